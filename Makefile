@@ -48,6 +48,11 @@ test-nvflare: setup  ## install NVFlare and Flower; every method in NVFlare's si
 test-server: setup  ## a server of one's own over HTTP, with a hundred devices that come and go, in about a minute
 	$(BIN)/python -m pytest -m 'server or not server' tests/federation
 
+test-prometheus: setup  ## dashboard, alerts and endpoints with Debian's promtool and a real Prometheus (apt-get install prometheus)
+	command -v prometheus promtool
+	$(INSTALL) --editable '.[lab,dev,flower,metrics]'
+	$(BIN)/python -m pytest tests/federation/test_prometheus.py tests/federation/test_metrics.py tests/flower/test_live_metrics.py
+
 test-ray: setup  ## install Ray, and run a study on a cluster of two nodes of which one is killed, in some minutes
 	$(INSTALL) --editable '.[lab,dev,ray]'
 	$(BIN)/python -m pytest -m ray tests/studies/workers/test_ray_cluster.py

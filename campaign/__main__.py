@@ -33,6 +33,14 @@ def _arguments() -> argparse.Namespace:
     policies = parts.add_parser("policies", help="rules on how often and when devices may be used, on one ledger")
     policies.add_argument("--rounds", type=int, default=100_000)
     policies.add_argument("--first", type=int, default=0, help="number (seed) of the first world")
+    operate = parts.add_parser(
+        "operate", help="two federations with policies, metrics and shadows on one ledger, killed and started again"
+    )
+    operate.add_argument("--rounds", type=int, default=1_000, help="of each federation")
+    operate.add_argument("--kills", type=int, default=20, help="of each federation")
+    operate.add_argument("--seconds", type=float, default=5_400, help="for everything")
+    operate.add_argument("--only", nargs="*", default=["flower", "server"], choices=["flower", "server"])
+    operate.add_argument("--seed", type=int, default=0)
     parts.add_parser("claims", help="what adversaries gain with claims made for one method, and by silence")
     long = parts.add_parser("long", help="ten thousand rounds with a hundred thousand clients")
     long.add_argument("--methods", nargs="*", default=["uniform", "power-of-choice", "fedgs", "fedss"])
@@ -81,6 +89,12 @@ def main() -> int:
         from campaign import policies
 
         return policies.run(given.rounds, given.first)
+    if given.part == "operate":
+        from campaign.operate import run as operation
+
+        return operation.run(
+            names=given.only, rounds=given.rounds, kills=given.kills, seconds=given.seconds, seed=given.seed
+        )
     if given.part == "claims":
         from campaign import claims
 

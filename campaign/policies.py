@@ -23,6 +23,7 @@ from sortition.core.arrays import Ids
 from sortition.core.policy import COUNTED, MEGABYTE, Policy, Rule, Span
 from sortition.core.questions import Measure
 from sortition.core.signals import LOSS, TRAINING_LOSS, ModelSize
+from sortition.federation import ledger
 from sortition.federation.ledger import Ledger
 from sortition.federation.policies import NUMBER, Eligible, PolicyKeeper
 
@@ -195,7 +196,8 @@ class Job:
     def _new_keeper(self) -> PolicyKeeper:
         keeper = PolicyKeeper(self.policies, self.world, seed=3)
         keeper.job = self.name
-        keeper.ledger = None if self.path is None else Ledger(self.path)
+        if self.path is not None:
+            keeper.share(Ledger(self.path), self.name)
         return keeper
 
     def restart(self) -> None:
@@ -347,6 +349,8 @@ def play(seed: int, rounds: int = ROUNDS, folder: Path | None = None) -> list[st
 def run(rounds: int, first: int = 0) -> int:
     """Play worlds until so many rounds are played; 0 if no policy was violated."""
     began = time.monotonic()
+    ledger.RETENTION = 0.0  # worlds last a few days: whatever no rule needs is pruned at every claim
+    ledger.PRUNING_PAUSE = 0.0
     home = Path(tempfile.mkdtemp(prefix="policies-"))
     faulty = 0
     worlds = -(-rounds // ROUNDS)

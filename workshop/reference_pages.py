@@ -46,6 +46,7 @@ ABOUT = {  # what stands above the keys of a table
     "`[pace]`": "What each pace is good for: [time](../time.md).",
     "`[until]`": "One of the three, in place of `rounds` or beside it: [studies](../studies.md).",
     "`[policy]`": "What each rule means, and what it costs: [operate](../operate.md#policies).",
+    "`[habits]`": "How simulated devices are used, for rules of a policy: [operate](../operate.md#what-a-rule-costs).",
     "`[guards]`": "What each guard is good for: [guards](../guards.md).",
     "`[faults]`": "Probabilities, per client and round unless the table says otherwise: [faults](../faults.md).",
     "`[attacks]`": "What the attacks achieve against each method: [faults](../faults.md).",

@@ -32,9 +32,9 @@ EVEN = load("uniform", weights="uniform")
 class Clients:
     """A directory of clients c0, c1, … with owners and tags; a clock that is set by hand."""
 
-    def __init__(self, owners=(), tags=(), parameters=10):
+    def __init__(self, owners=(), tags=(), parameters=10, clock=0.0):
         self.owners, self.all_tags, self.parameters = owners, tags, parameters
-        self.clock = 0.0
+        self.clock = clock
 
     def name(self, client):
         return f"c{client}"
@@ -58,7 +58,8 @@ class Clients:
 def keeper(*policies, job="a", ledger=None, **options):
     made = PolicyKeeper(policies, Clients(**options), seed=1)
     made.job = job
-    made.ledger = ledger
+    if ledger is not None:
+        made.share(ledger, job)
     return made
 
 
@@ -279,7 +280,7 @@ class TestLedger:
             fail()
         other = Ledger(tmp_path / "l.sqlite")
         other.append([Claim("b", 0, "c1", "", ("x",), 0.0, 1, 8)])
-        assert [claim.client for claim in ledger.unread()] == ["c1"]
+        assert [claim.client for claim in ledger.unread().claims] == ["c1"]
 
     def test_a_file_of_something_else_is_refused(self, tmp_path):
         (tmp_path / "text").write_text("no database, and long enough to be read as one" * 9)
@@ -296,6 +297,14 @@ class TestLedger:
         with pytest.raises(StorageError, match="is damaged: a row of client 'c' does not hold a claim"):
             ledger.unread()
 
+    @pytest.mark.parametrize("row", [("c", "", "{}", 1, 0.0), ("c", "", "[]", "many", 0.0)])
+    def test_a_damaged_lifetime_is_refused(self, tmp_path, row):
+        ledger = Ledger(tmp_path / "l.sqlite")
+        ledger._db.execute("INSERT INTO lifetimes VALUES (?, ?, ?, ?, ?)", row)
+        ledger._db.execute("INSERT INTO pruned VALUES (1, 5)")
+        with pytest.raises(StorageError, match="is damaged: a row of client 'c' does not hold a lifetime"):
+            ledger.unread()
+
     def test_a_later_format_is_refused(self, tmp_path):
         ledger = Ledger(tmp_path / "l.sqlite")
         ledger._db.execute("PRAGMA user_version = 9")
@@ -303,6 +312,124 @@ class TestLedger:
             Ledger(tmp_path / "l.sqlite")
 
 
+DAY = 86400.0
+
+
+def use(kept, clients, *, days, round_index=None):
+    """Let a keeper claim clients some days later, in the next round or the one that is given."""
+    kept.directory.clock += days * DAY
+    kept.round = kept.round + 1 if round_index is None else round_index
+    admit(kept)
+    return kept.claim(np.array(clients)).tolist()
+
+
+def stored_claims(path):
+    with sqlite3.connect(path) as database:
+        return [client for (client,) in database.execute("SELECT client FROM claims ORDER BY id")]
+
+
+def stored_lifetimes(path):
+    with sqlite3.connect(path) as database:
+        return dict(database.execute("SELECT client, uses FROM lifetimes"))
+
+
+class TestPruning:
+    def test_claims_that_no_rule_needs_become_sums(self, tmp_path):
+        path = tmp_path / "l.sqlite"
+        kept = keeper(Policy(participations=2, window="1 day", lifetime=3), ledger=Ledger(path))
+        use(kept, [0, 1], days=0)
+        use(kept, [0], days=27)
+        assert stored_claims(path) == ["c0", "c1", "c0"]
+        use(kept, [2], days=2)
+        assert stored_claims(path) == ["c0", "c2"]
+        assert stored_lifetimes(path) == {"c0": 1, "c1": 1}
+
+    def test_the_lifetime_of_a_device_outlives_its_claims(self, tmp_path):
+        path = tmp_path / "l.sqlite"
+        policy = Policy(lifetime=2)
+        kept = keeper(policy, ledger=Ledger(path))
+        use(kept, [0], days=0)
+        use(kept, [0, 1], days=40)
+        use(kept, [2], days=40)
+        assert stored_lifetimes(path) == {"c0": 2, "c1": 1}
+        kept.ledger.close()
+        again = keeper(policy, ledger=Ledger(path), clock=90 * DAY)
+        assert admit(again) == [1, 2, 3]
+        assert left_out(again) == {"lifetime=2": [0]}
+
+    def test_lifetimes_of_owners_and_tags_are_summed_up_apart(self, tmp_path):
+        path = tmp_path / "l.sqlite"
+        policies = [Policy(lifetime=2, per="owner"), Policy(lifetime=3, per="tag", only=["phone"])]
+        options = {"owners": ["acme", "acme", "beta", "beta"], "tags": [("phone",), ("phone",), ("phone",), ()]}
+        kept = keeper(*policies, ledger=Ledger(path), **options)
+        use(kept, [0, 1], days=0)
+        use(kept, [2], days=40)
+        use(kept, [3], days=40)
+        assert stored_claims(path) == ["c3"]
+        kept.ledger.close()
+        again = keeper(*policies, ledger=Ledger(path), **options, clock=90 * DAY)
+        admit(again)
+        assert left_out(again) == {"lifetime=2 per owner": [0, 1, 2, 3]}
+
+    def test_a_longer_window_of_another_job_keeps_claims(self, tmp_path):
+        path = tmp_path / "l.sqlite"
+        short = keeper(Policy(participations=1, window="1 day"), job="short", ledger=Ledger(path))
+        long = keeper(Policy(participations=1, window="8 weeks"), job="long", ledger=Ledger(path))
+        use(short, [0], days=0)
+        use(short, [1], days=50)
+        assert stored_claims(path) == ["c0", "c1"]
+        long.directory.clock = 50 * DAY
+        assert admit(long) == [2, 3]
+        use(short, [2], days=20)
+        assert stored_claims(path) == ["c1", "c2"]
+
+    def test_rounds_are_looked_back_by_their_own_job_alone(self, tmp_path):
+        path = tmp_path / "l.sqlite"
+        slow = keeper(Policy(separation="3 rounds"), job="slow", ledger=Ledger(path))
+        other = keeper(Policy(lifetime=9), job="other", ledger=Ledger(path))
+        use(slow, [0], days=0, round_index=5)
+        use(other, [1], days=0, round_index=5)
+        use(other, [2], days=99)
+        assert stored_claims(path) == ["c0", "c2"]  # the slow job may go on with round 6
+        slow.ledger.close()
+        again = keeper(Policy(separation="3 rounds"), job="slow", ledger=Ledger(path), clock=100 * DAY)
+        again.round = 7
+        assert admit(again) == [1, 2, 3]
+        again.ledger._prune_at = 0.0
+        use(again, [1], days=0, round_index=8)
+        use(again, [3], days=2, round_index=9)
+        assert stored_claims(path) == ["c2", "c1", "c3"]
+
+    def test_a_job_that_had_not_read_what_was_pruned_counts_anew(self, tmp_path):
+        path = tmp_path / "l.sqlite"
+        asleep = keeper(Policy(lifetime=2), job="asleep", ledger=Ledger(path))
+        use(asleep, [0], days=0)
+        awake = keeper(Policy(lifetime=9), job="awake", ledger=Ledger(path))
+        use(awake, [0, 1], days=0)
+        use(awake, [2], days=99)
+        assert stored_claims(path) == ["c2"]
+        asleep.directory.clock = 99 * DAY
+        assert admit(asleep) == [1, 2, 3]
+        assert use(asleep, [1, 2], days=0) == []
+        assert admit(asleep) == [3]
+        assert left_out(asleep) == {"lifetime=2": [0, 1, 2]}
+
+    def test_pruning_that_is_interrupted_loses_nothing(self, tmp_path, monkeypatch):
+        path = tmp_path / "l.sqlite"
+        kept = keeper(Policy(lifetime=2), ledger=Ledger(path))
+        use(kept, [0], days=0)
+        use(kept, [1], days=0)
+        monkeypatch.setattr(kept.ledger, "append", lambda claims: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            use(kept, [0], days=99)
+        assert stored_claims(path) == ["c0", "c1"]
+        assert stored_lifetimes(path) == {}
+
+
+USES_BY_CLIENT = """
+SELECT client, SUM(uses)
+FROM (SELECT client, uses FROM claims UNION ALL SELECT client, uses FROM lifetimes) GROUP BY client
+"""
 CLAIMER = """
 import sys
 import numpy as np
@@ -311,11 +438,15 @@ from sortition import Policy
 from sortition.federation.ledger import Ledger
 from sortition.federation.policies import Eligible
 from tests.federation.test_policies import keeper
+from sortition.federation import ledger
+if sys.argv[3] == "prunes":
+    ledger.RETENTION = ledger.CLOCK_MARGIN = ledger.PRUNING_PAUSE = 0.0
 kept = keeper(Policy(lifetime=3), job=sys.argv[2], ledger=Ledger(Path(sys.argv[1])))
 print("ready", flush=True)
 sys.stdin.readline()
 got = 0
 for kept.round in range(40):
+    kept.directory.clock += 1
     kept.admit(np.arange(30), lambda ids: Eligible(ids, {}))
     chosen = np.random.default_rng(kept.round).choice(30, 4, replace=False)
     got += 4 - kept.claim(chosen).size
@@ -323,11 +454,11 @@ for kept.round in range(40):
 """
 
 
-def claimer(path, job):
+def claimer(path, job, prunes=""):
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root / "src"), str(root)])
     process = subprocess.Popen(
-        [sys.executable, "-c", CLAIMER, str(path), job],
+        [sys.executable, "-c", CLAIMER, str(path), job, prunes],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -340,12 +471,13 @@ def claimer(path, job):
 
 def claims_by_client(path):
     with sqlite3.connect(path) as database:
-        return dict(database.execute("SELECT client, SUM(uses) FROM claims GROUP BY client"))
+        return dict(database.execute(USES_BY_CLIENT))
 
 
-def test_two_processes_on_one_ledger_never_use_a_device_too_often(tmp_path):
+@pytest.mark.parametrize("prunes", ["", "prunes"])
+def test_two_processes_on_one_ledger_never_use_a_device_too_often(tmp_path, prunes):
     path = tmp_path / "l.sqlite"
-    processes = [claimer(path, job) for job in ("a", "b")]
+    processes = [claimer(path, job, prunes) for job in ("a", "b")]
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -354,6 +486,7 @@ def test_two_processes_on_one_ledger_never_use_a_device_too_often(tmp_path):
     counts = claims_by_client(path)
     assert set(counts.values()) == {3}  # both wanted more, and every device was used as often as it may be
     assert sum(int(output.split()[-1]) for output in outputs) == sum(counts.values())
+    assert bool(stored_lifetimes(path)) == bool(prunes)
 
 
 def test_a_job_that_is_killed_leaves_a_sound_ledger(tmp_path):
@@ -441,7 +574,6 @@ class TestFederation:
             made.run(1)
         sent = {ask.session for ask in made.messenger.transport.asks if ask.kind == "train"}
         again = federation(tmp_path, devices(6), policy=policy, resume=True, ledger=tmp_path / "f.npz.ledger.sqlite")
-        again.policy.job = made.policy.job  # no checkpoint was written before the first round
         again.run(1)
         resent = {ask.session for ask in again.messenger.transport.asks if ask.kind == "train"}
         assert len(sent) == len(resent) == 2

@@ -5,7 +5,9 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 pytest.importorskip("prometheus_client", reason="prometheus_client is not installed: pip install 'sortition[metrics]'")
 
+from campaign.prometheus import free_port, scraping
 from flwr.serverapp.strategy import FedAvg
+from tests.federation.prometheus import AtTheEnd, needs_prometheus
 from tests.federation.scraping import LastPage, samples
 from tests.flower.loopback import MODEL, Loopback, node
 
@@ -58,3 +60,14 @@ def test_counters_equal_the_records():
         if name == "sortition_array_bytes_total"
     }
     assert by_direction == {"down": 30 * 8, "up": (30 - failed) * 8}
+
+
+@needs_prometheus
+@pytest.mark.prometheus
+def test_prometheus_scrapes_a_flower_federation(tmp_path):
+    target = free_port()
+    with scraping(tmp_path, {"sortition": target}) as prometheus:
+        at_the_end = AtTheEnd(prometheus, 4)
+        strategy = flower_federation(4, metrics=[Metrics(target), at_the_end])
+    at_the_end.check(strategy.history)
+    assert at_the_end.totals["failed"] > 0

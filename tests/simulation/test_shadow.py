@@ -88,3 +88,47 @@ def test_bad_shadows_of_a_study_are_refused_before_anything_runs(tmp_path):
     with pytest.raises(InputError, match="Unknown method 'orot'"):
         played(tmp_path, shadow=["orot"])
     assert not list(tmp_path.rglob("rounds.jsonl"))
+
+
+PACES = {
+    "late": {"quorum": 0.6, "late": "use"},
+    "buffered": {"kind": "buffered", "concurrency": 5, "buffer": 2},
+    "arrival": {"kind": "buffered", "concurrency": 5, "buffer": 3, "refill": "arrival", "normalise": "count"},
+}
+SLOW = {"speed": 100.0, "speed_spread": 1.0, "jitter": 0.2}
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_overlapping_live_records_are_the_same_with_shadows(tmp_path, pace):
+    changes = {"pace": PACES[pace], "devices": SLOW, "rounds": 12}
+    plain = lines(played(tmp_path / "plain", **changes))
+    shadowed = lines(played(tmp_path / "shadowed", shadow=SHADOWS, **changes))
+    again = lines(played(tmp_path / "again", shadow=SHADOWS, **changes))
+    assert shadowed == again
+    assert any("staleness" in record for record in plain)
+    for record, twin in zip(shadowed, plain, strict=True):
+        assert list(record.pop("shadows")) == ["uniform", "oort-quick", "fedgs"]
+        assert record == twin
+    assert sum(record["shadows"]["uniform"]["trained"] for record in again) > 0
+
+
+@pytest.mark.parametrize("pace", ["late", "buffered"])
+def test_an_overlapping_run_that_goes_on_has_the_same_shadows(tmp_path, pace):
+    from dataclasses import replace
+
+    from tests.simulation.test_overlap import setup
+
+    from sortition.federation.pace import Pace
+    from sortition.selectors import load
+    from sortition.simulation import checkpoint, start
+
+    made = replace(setup(Pace(**PACES[pace])), shadows={"by-size": load("by-size"), "oort": load("oort")})
+    whole = start(made)
+    expected = [whole.play_round() for _ in range(8)]
+    first = start(made)
+    records = [first.play_round() for _ in range(4)]
+    checkpoint.save(tmp_path / "half.npz", first)
+    second = checkpoint.load(tmp_path / "half.npz", made)
+    records += [second.play_round() for _ in range(4)]
+    assert [record["shadows"] for record in records] == [record["shadows"] for record in expected]
+    assert any(record["shadows"]["oort"]["trained"] for record in records)

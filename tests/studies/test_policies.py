@@ -16,7 +16,8 @@ from sortition.report import write as write_report
 from sortition.results import run_folder
 from sortition.results.policy_costs import ALL_RULES, PolicyRun, rule_costs
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, checkpoint, run, start
+from sortition.simulation.habits import DailyLife
 from sortition.studies.audit.run import examine
 from sortition.studies.audit.why import why
 from sortition.studies.config import RunConfig, validated
@@ -76,6 +77,60 @@ class TestSimulator:
             owners = [client // 5 for client in record["cohort"]]
             assert len(owners) == len(set(owners)) == 2
 
+    @pytest.mark.parametrize("rule", ["battery", "charging", "idle", "hours"])
+    def test_rules_on_the_habits_of_simulated_devices(self, rule):
+        habits = Habits(zones=(-8.0, 0.0, 9.0))
+        policies = {
+            "battery": Policy(battery=0.6),
+            "charging": Policy(charging=True),
+            "idle": Policy(idle=True),
+            "hours": Policy(hours="22-6", local_hours=True),
+        }
+        own = world(seed=3, devices=Devices(speed=0.002))  # a round takes hours
+        made = Setup(own, load("uniform"), 2, 40, policies=(policies[rule],), habits=habits, seed=5)
+        life = DailyLife(habits, own.n_clients, own.seed)
+        records = []
+        run(made, on_record=lambda _, record: records.append(record) and None)
+        clock = 0.0
+        for record in records:
+            facts = life.facts(clock)
+            allowed = {
+                "battery": facts["battery"] >= 0.6,
+                "charging": facts["charging"],
+                "idle": facts["idle"],
+                "hours": ((clock / 3600 + facts["utc_offset"] - 22) % 24) < 8,
+            }[rule]
+            assert all(allowed[client] for client in record["cohort"])
+            assert sum((record.get("excluded") or {}).values()) == int((~allowed).sum())
+            clock = record["clock"]
+        assert clock > 86400
+        assert any(record["cohort"] for record in records)
+        assert any(record.get("excluded") for record in records)
+
+    def test_habits_are_the_same_for_all_methods_and_after_a_restart(self, tmp_path):
+        policies = (Policy(charging=True), Policy(battery=0.5))
+        options = {"habits": Habits(), "devices": Devices(speed=0.01)}
+        own = world(seed=3, devices=options["devices"])
+
+        def made(method):
+            return Setup(own, load(method), 3, 12, policies=policies, habits=options["habits"], seed=5)
+
+        first = start(made("uniform"))
+        whole = [first.play_round() for _ in range(12)]
+        half = start(made("uniform"))
+        records = [half.play_round() for _ in range(6)]
+        checkpoint.save(tmp_path / "half.npz", half)
+        again = checkpoint.load(tmp_path / "half.npz", made("uniform"))
+        records += [again.play_round() for _ in range(6)]
+        assert records == whole
+
+    def test_facts_of_the_population_stand_before_habits(self):
+        own = world(seed=3)
+        battery = np.linspace(0.0, 0.9, own.n_clients)
+        people = Population(sizes=own.holdings.sizes, battery=battery)
+        records = cohorts((Policy(battery=0.5),), population=people)
+        assert all(battery[client] >= 0.5 for record in records for client in record["cohort"])
+
     def test_megabytes_with_questions(self):
         size = world(seed=3).initial.size
         limit = 4 * (2 * size + size + 1) / 1e6  # a question and a training
@@ -114,7 +169,6 @@ class TestSimulator:
     @pytest.mark.parametrize(
         ("policy", "message"),
         [
-            (Policy(battery=0.3), "policy must be on facts that clients have"),
             (Policy(lifetime=1, per="tag"), "Policy.per must be 'client' or 'owner' in a simulation"),
             (Policy(lifetime=1, per="owner"), "Policy.per must be 'client' where owners are unknown"),
         ],
@@ -122,6 +176,12 @@ class TestSimulator:
     def test_what_simulated_clients_do_not_have_is_refused(self, policy, message):
         with pytest.raises(InputError, match=message):
             setup((policy,))
+
+    def test_a_policy_on_a_fact_that_is_not_known_is_refused(self):
+        people = Population(label_counts=world(seed=3).label_counts)
+        selector = load("uniform", weights="uniform")
+        with pytest.raises(InputError, match=r"policy must be on facts that clients have .*; got 'sizes'"):
+            Setup(world(seed=3), selector, 3, 3, population=people, policies=(Policy(examples=5),))
 
 
 class TestStudy:

@@ -162,8 +162,9 @@ class RunFiles:
         if path is None and self.options.checkpoint is not None:
             path = beside(self.options.checkpoint, LEDGER)
         if path is not None:
-            policy.ledger = Ledger(path)
-            stack.callback(policy.ledger.close)
+            ledger = Ledger(path)
+            stack.callback(ledger.close)
+            policy.share(ledger, policy.job)
 
     def _check_log(self) -> None:
         """Refuse to begin where the log of an earlier run is."""
@@ -179,14 +180,15 @@ class RunFiles:
     def watch(self, registrar: Registrar) -> None:
         """Restore a registrar where the run goes on, and let the audit log observe it.
 
-        A run that begins has a checkpoint before its log has a line: without the log's salt nobody could go on.
+        A run that begins has a checkpoint before its log or its ledger has a line: without the log's salt nobody could
+        go on, and without the name of the job a server that is killed would not know its own claims.
         """
         self.registrar = registrar
         if self.saved is not None:
             registrar.restore(self.saved.arrays, self.saved.registrar)
+        elif self.log_file is not None or self.policy.policies:
+            self.save()
         if self.log_file is not None:
-            if self.saved is None:
-                self.save()
             self.log_file.watch(registrar)
 
     # -- a round is over -----------------------------------------------------------------------------------------------

@@ -440,7 +440,10 @@ class Driver:
             in_flight=registrar.in_flight.size,
             notes=notes,
         )
-        return in_order({**record, **self.backend.costs(opened.turn, arrivals)})
+        complete: dict[str, object] = {**record, **self.backend.costs(opened.turn, arrivals)}
+        if self.shadows is not None:
+            complete["shadows"] = self.shadows.play()
+        return in_order(complete)
 
     def await_step(self) -> None:
         """Wait until a step is due; :meth:`close_round` then makes it at once."""

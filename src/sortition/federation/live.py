@@ -80,12 +80,14 @@ class LiveFederation:
             policy=self.policy,
             started=self._started,
             keep=self._keep,
-            sinks=() if options.on_round is None else (options.on_round,),
+            sinks=tuple(sink for sink in (options.on_round,) if sink is not None),
             complain=self.logger.warning,
         )
         arrangement = options.arrangement
         if arrangement is not None and arrangement.shadows:
-            self.driver.shadows = Shadows(arrangement.shadows, arrangement.live_label, logger=self.logger)
+            self.driver.shadows = Shadows(
+                arrangement.shadows, arrangement.live_label, pace=options.pace.rule, logger=self.logger
+            )
             self.files.shadows = self.driver.shadows
         self.metrics: LiveMetrics | None = None
         if isinstance(transport, MeteredTransport):
@@ -112,7 +114,10 @@ class LiveFederation:
             self.messenger.judge = registrar
         self.files.watch(registrar)
         if self.driver.shadows is not None:
-            self.driver.shadows.watch(registrar, None if self.files.saved is None else self.files.saved.shadows)
+            saved_shadows = None
+            if self.files.saved is not None:
+                saved_shadows = self.files.saved.shadows
+            self.driver.shadows.watch(registrar, saved_shadows)
         if self.metrics is not None:
             self.metrics.registrar = registrar
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
@@ -135,7 +140,9 @@ class LiveFederation:
     @property
     def cohort(self) -> Cohort:
         """The cohort of the open round; nobody where there is none."""
-        return Cohort.uniform([]) if self.driver.round is None else self.driver.round.cohort
+        if self.driver.round is None:
+            return Cohort.uniform([])
+        return self.driver.round.cohort
 
     def open(self, stack: ExitStack) -> int:
         """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""
@@ -162,8 +169,8 @@ class LiveFederation:
     def _keep(self, record: RoundRecord) -> None:
         """Add what was counted since the last round to the registrar's counters, then write record and checkpoint."""
         if self.registrar is not None:
-            for what, count in self.messenger.counted.items():
-                self.registrar.counters[what] += count
+            for counter, count in self.messenger.counted.items():
+                self.registrar.counters[counter] += count
             self.messenger.counted = dict.fromkeys(self.messenger.counted, 0)
         self.files.keep(record)
 
@@ -187,7 +194,9 @@ class MemberDirectory:
     def owner(self, client: int) -> str:
         """Its owner, as text; empty where the operator names none."""
         owner_of = self._messenger.options.owner_of
-        return "" if owner_of is None else str(owner_of(self.name(client)))
+        if owner_of is None:
+            return ""
+        return str(owner_of(self.name(client)))
 
     def tags(self, client: int) -> tuple[str, ...]:
         """Its tags."""
@@ -199,7 +208,9 @@ class MemberDirectory:
 
     def hour(self, utc: bool) -> float:
         """The hour of the day, of UTC or of the server's own time zone."""
-        clock = time.gmtime() if utc else time.localtime()
+        clock = time.localtime()
+        if utc:
+            clock = time.gmtime()
         return clock.tm_hour + clock.tm_min / 60
 
     def model_size(self) -> ModelSize:

@@ -19,7 +19,7 @@ from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.arrangement import Arrangement, is_several
 from sortition.federation.members import Owner, Refresh
 from sortition.federation.metrics import MetricsSink
-from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile, refuse_overlap
+from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile
 from sortition.federation.policies import facts_of
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
@@ -216,8 +216,6 @@ class Options:
     def _check_shadows(self) -> None:
         if self.arrangement is None:
             return
-        if self.arrangement.shadows:
-            refuse_overlap(self.pace.rule, self.who, "Shadows choose when a round is over.")
         if self.arrangement.promoted and self.audit is not None:
             hint = "Its log names one method: begin another federation with the promoted one."
             raise bad(f"{self.who}.promote", "left out where an audit log is kept", self.arrangement.live_label, hint)

@@ -22,7 +22,7 @@ from sortition.core.policy import COUNTED, FACT_OF, MEGABYTE, UTC_OFFSET, Per, P
 from sortition.core.questions import Measure
 from sortition.core.signals import ModelSize
 from sortition.core.streams import stream
-from sortition.federation.ledger import Claim, Ledger
+from sortition.federation.ledger import Claim, Ledger, Lifetime, Lookback, News
 
 NUMBER = 4  # bytes of a number that travels
 Excluded = Mapping[str, Ids]  # rule → whom it left out
@@ -79,7 +79,9 @@ class Moment:
 
     def by(self, span: Span) -> float:
         """The moment in the unit of a span."""
-        return float(self.round) if span.in_rounds else self.seconds
+        if span.in_rounds:
+            return float(self.round)
+        return self.seconds
 
 
 class Tally:
@@ -93,8 +95,8 @@ class Tally:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.rules = {rule.name: rule for rule in policy.rules if rule.name in COUNTED}
-        self._separation = Span.read("separation", policy.separation) if policy.separation else None
-        self._window = Span.read("window", policy.window) if policy.window else None
+        self._separation = _span("separation", policy.separation)
+        self._window = _span("window", policy.window)
         self._most_bytes = int(policy.megabytes * MEGABYTE)
         self._codes: dict[Hashable, int] = {}
         self._last: list[float] = []  # when each subject was last used, in the unit of the separation
@@ -123,6 +125,10 @@ class Tally:
             heapq.heappush(self._in_window, (moment.by(self._window), code, uses, n_bytes))
             self._uses[code] += uses
             self._bytes[code] += n_bytes
+
+    def add_lifetime(self, subject: Hashable, uses: int) -> None:
+        """Count participations that are too long ago for everything but the lifetime."""
+        self._lifetime[self.code(subject)] += uses
 
     def advance(self, moment: Moment) -> None:
         """Forget what is no longer within the window."""
@@ -189,10 +195,10 @@ class Tally:
             raise ValueError("a policy's counts are not one a subject")
         fresh._last = [-np.inf if value is None else float(value) for value in saved["last"]]
         fresh._lifetime = [int(count) for count in saved["lifetime"]]
-        for when, code, uses, n_bytes in saved["window"]:
+        for moment, code, uses, n_bytes in saved["window"]:
             if not 0 <= code < n_subjects:
                 raise ValueError("a policy's window holds an unknown subject")
-            heapq.heappush(fresh._in_window, (float(when), int(code), int(uses), int(n_bytes)))
+            heapq.heappush(fresh._in_window, (float(moment), int(code), int(uses), int(n_bytes)))
             fresh._uses[code] += int(uses)
             fresh._bytes[code] += int(n_bytes)
         self.__dict__.update(fresh.__dict__)
@@ -210,7 +216,7 @@ class PolicyKeeper:
         job: this federation, by which its rounds are told from those of other jobs.
         round: the round that is about to begin.
         excluded: whom each rule left out when this round began.
-        ledger: where claims are shared with other jobs; None: they are counted here alone.
+        ledger: where claims are shared with other jobs (:meth:`share`); None: they are counted here alone.
     """
 
     def __init__(self, policies: Sequence[Policy], directory: Directory | None = None, *, seed: int = 0) -> None:
@@ -224,6 +230,12 @@ class PolicyKeeper:
         self._tallies = [Tally(policy) for policy in self.policies if _counts(policy)]
         self._used: set[int] = set()  # clients that take part in this round already
         self._latest = -np.inf  # the clock is never read backwards
+
+    def share(self, ledger: Ledger, job: str) -> None:
+        """Count in a ledger from now on, as this job; the ledger keeps whatever the rules look back at."""
+        self.job = job
+        self.ledger = ledger
+        ledger.register(job, lookback(self.policies))
 
     # -- who is eligible -----------------------------------------------------------------------------------------------
 
@@ -258,8 +270,10 @@ class PolicyKeeper:
     def disregard(self, clients: Collection[int]) -> None:
         """Leave clients out of :attr:`excluded` that could not be chosen anyway."""
         if self.excluded:
-            others = {rule: ids[[k not in clients for k in ids.tolist()]] for rule, ids in self.excluded.items()}
-            self.excluded = {rule: ids for rule, ids in others.items() if ids.size}
+            choosable = {
+                rule: ids[[client not in clients for client in ids.tolist()]] for rule, ids in self.excluded.items()
+            }
+            self.excluded = {rule: ids for rule, ids in choosable.items() if ids.size}
 
     def counts(self) -> dict[str, int]:
         """How many clients each rule left out."""
@@ -319,10 +333,10 @@ class PolicyKeeper:
             hour = (self._directory.hour(utc=True) + values) % 24
             return np.array([not _within(policy.hours, value) for value in hour.tolist()], bool)
         if rule.name in ("charging", "idle"):
-            least = float(np.finfo(np.float64).tiny)
+            limit = float(np.finfo(np.float64).tiny)
         else:
-            least = float(getattr(policy, rule.name))
-        return np.array(~(values >= least), bool)
+            limit = float(getattr(policy, rule.name))
+        return np.array(~(values >= limit), bool)
 
     def _without_room(self, candidates: Ids) -> dict[int, Rule]:
         """Whom a draw leaves out, where more clients of an owner or a tag are there than it has places left.
@@ -346,9 +360,9 @@ class PolicyKeeper:
             for number, subject in places:
                 if (number, subject) not in rooms:
                     rooms[number, subject] = shared[number].room(subject, n_bytes)
-            full = next((rooms[place][1] for place in places if rooms[place][0] < 1), None)
-            if full is not None:
-                left_out[client] = full
+            exhausted_rule = next((rooms[place][1] for place in places if rooms[place][0] < 1), None)
+            if exhausted_rule is not None:
+                left_out[client] = exhausted_rule
                 continue
             for place in places:
                 rooms[place] = (rooms[place][0] - 1, rooms[place][1])
@@ -376,13 +390,16 @@ class PolicyKeeper:
         if not trains and not counts_bytes:
             return question
         size = self._directory.model_size()
-        numbers = (size.parameters or 0) + signal.floats_down + (1 if signal.scalar else signal.length(size) or 0)
+        row_length = 1 if signal.scalar else signal.length(size) or 0
+        numbers = (size.parameters or 0) + signal.floats_down + row_length
         reserve = 0 if trains else self._training_bytes()
         refused = self._claim(question.ids, uses=int(trains), n_bytes=NUMBER * numbers, reserve=reserve)
         if not refused.size:
             return question
-        asked = question.ids[~np.isin(question.ids, refused)]
-        return replace(question, ids=asked) if asked.size else None
+        permitted_ids = question.ids[~np.isin(question.ids, refused)]
+        if not permitted_ids.size:
+            return None
+        return replace(question, ids=permitted_ids)
 
     def _claim(self, ids: Ids, *, uses: int, n_bytes: int, reserve: int) -> Ids:
         """Check and count in one step, which no other job can come between; whoever breaks a rule is returned.
@@ -393,6 +410,7 @@ class PolicyKeeper:
             return self._checked(ids, uses=uses, n_bytes=n_bytes, reserve=reserve)[1]
         with self.ledger.exclusively():
             self._catch_up()
+            self.ledger.prune(self._moment().seconds)
             claims, refused = self._checked(ids, uses=uses, n_bytes=n_bytes, reserve=reserve)
             self.ledger.append(claims)
             self.ledger.unread()  # they are counted already
@@ -429,23 +447,24 @@ class PolicyKeeper:
 
     def _count(self, claim: Claim, *, of_this_job: bool) -> None:
         moment = Moment(claim.round, claim.at)
-        subjects: dict[Per, tuple[str, ...]] = {
-            "client": (claim.client,),
-            "owner": (claim.owner,) if claim.owner else (),
-            "tag": claim.tags,
-        }
         for tally in self._tallies:
-            only = tally.policy.only
-            if only and claim.client not in only and not set(claim.tags) & set(only):
-                continue
-            for subject in subjects[tally.policy.per]:
+            for subject in _counted_subjects(tally.policy, claim):
                 tally.add(subject, moment, uses=claim.uses, n_bytes=claim.bytes, of_this_job=of_this_job)
+
+    def _count_news(self, news: News) -> None:
+        if news.lifetimes is not None:
+            self._tallies = [Tally(tally.policy) for tally in self._tallies]
+            for lifetime in news.lifetimes:
+                for tally in self._tallies:
+                    for subject in _counted_subjects(tally.policy, lifetime):
+                        tally.add_lifetime(subject, lifetime.uses)
+        for claim in news.claims:
+            self._count(claim, of_this_job=claim.job == self.job)
 
     def _catch_up(self) -> None:
         """Count what is new in the ledger, and forget what has left its window."""
         if self.ledger is not None:
-            for claim in self.ledger.unread():
-                self._count(claim, of_this_job=claim.job == self.job)
+            self._count_news(self.ledger.unread())
         moment = self._moment()
         for tally in self._tallies:
             tally.advance(moment)
@@ -471,8 +490,7 @@ class PolicyKeeper:
         if per == "client":
             return (self._directory.name(client),)
         if per == "owner":
-            owner = self._directory.owner(client)
-            return (owner,) if owner else ()
+            return _known_owner(self._directory.owner(client))
         return self._directory.tags(client)
 
     def _applies(self, policy: Policy, client: int) -> bool:
@@ -502,6 +520,39 @@ class PolicyKeeper:
 
 def _counts(policy: Policy) -> bool:
     return any(rule.name in COUNTED for rule in policy.rules)
+
+
+def _counted_subjects(policy: Policy, use: Claim | Lifetime) -> tuple[str, ...]:
+    """The names under which a policy counts a use; none where it does not apply to the device."""
+    if policy.only and use.client not in policy.only and set(use.tags).isdisjoint(policy.only):
+        return ()
+    if policy.per == "client":
+        return (use.client,)
+    if policy.per == "tag":
+        return use.tags
+    return _known_owner(use.owner)
+
+
+def _known_owner(owner: str) -> tuple[str, ...]:
+    """The owner as a subject; nobody where owners are not known."""
+    return (owner,) if owner else ()
+
+
+def _span(name: str, text: str) -> Span | None:
+    """The span of a rule; None where the rule is off."""
+    if not text:
+        return None
+    return Span.read(name, text)
+
+
+def lookback(policies: Iterable[Policy]) -> Lookback:
+    """How far back the windows and separations of these policies look."""
+    texts = [text for policy in policies for text in (policy.separation, policy.window) if text]
+    spans = [Span.read("policy", text) for text in texts]
+    return Lookback(
+        seconds=max((span.amount for span in spans if not span.in_rounds), default=0.0),
+        rounds=int(max((span.amount for span in spans if span.in_rounds), default=0.0)),
+    )
 
 
 def _rule(policy: Policy, name: str) -> Rule | None:

@@ -165,12 +165,12 @@ class SelectionSeries:
             self.selection.add(now.selection_seconds)
 
     def _count(self, record: RoundRecord) -> None:
-        used = answered_ids(record)
+        used_ids = answered_ids(record)
         self.totals["chosen"] += len(record.get("cohort") or ())
-        self.totals["used"] += len(used)
+        self.totals["used"] += len(used_ids)
         for fate in ("late", "silent", "standby", "failed", "given_up", "too_stale"):
             self.totals[fate] += len(_table(record).get(fate) or ())
-        self.by_label["rounds"][_result(record, used)] += 1
+        self.by_label["rounds"][_result(record, used_ids)] += 1
         for question in record.get("questions") or ():
             self.by_label["questions"][question["signal"]] += question["asked"]
             self.by_label["answers"][question["signal"]] += question.get("answered", 0)
@@ -282,7 +282,7 @@ class SelectionSeries:
         return list(zip(QUANTILES, np.quantile(rounds, QUANTILES).tolist(), strict=True))
 
     def _histograms(self) -> list[Series]:
-        since = tuple(Sample(rounds, {"quantile": f"{q:g}"}) for q, rounds in self._rounds_since_quantiles())
+        since = tuple(Sample(rounds, {"share": f"{share:g}"}) for share, rounds in self._rounds_since_quantiles())
         return [
             Series("rounds_since_chosen", "gauge", "Rounds since clients that were ever chosen last were.", since),
             Series(
@@ -325,14 +325,14 @@ class SelectionSeries:
     def _named(self) -> list[Series]:
         """Series that name owners or clients: only where they were asked for."""
         series: list[Series] = []
-        now = self.now
-        if now.owner_names and now.owners is not None:
-            places = self.participation.places_by_owner(now.owners).tolist()
-            named = zip(now.owner_names, places, strict=False)
+        moment = self.now
+        if moment.owner_names and moment.owners is not None:
+            places = self.participation.places_by_owner(moment.owners).tolist()
+            named = zip(moment.owner_names, places, strict=False)
             samples = tuple(Sample(count, {"owner": owner}) for owner, count in named)
             series.append(Series("owner_places", "counter", "Places in cohorts, by owner.", samples))
-        if now.client_names:
-            counts = zip(now.client_names, self.participation.chosen.tolist(), strict=False)
+        if moment.client_names:
+            counts = zip(moment.client_names, self.participation.chosen.tolist(), strict=False)
             samples = tuple(Sample(count, {"client": client}) for client, count in counts)
             series.append(Series("client_places", "counter", "Places in cohorts, by client.", samples))
         return series
@@ -346,8 +346,8 @@ def _table(record: RoundRecord | ShadowRecord) -> Mapping[str, Any]:
 def _refused(counts: Counter[str]) -> Series:
     samples = []
     for key, count in sorted(counts.items()):
-        what, _, reason = key.partition(": ")
-        samples.append(Sample(count, {"what": what, "reason": reason}))
+        kind, _, reason = key.partition(": ")
+        samples.append(Sample(count, {"what": kind, "reason": reason}))
     return Series("refused", "counter", "Updates and answers that were refused, by reason.", tuple(samples))
 
 

@@ -5,6 +5,10 @@ are answered by the rows that clients sent to the live method's own questions; n
 they are silent. Of its cohort those count as trained whose updates came to the live method, with the reports that came.
 What a shadow wanted and could not know stands in the record. Whatever it raises is caught: live cohorts do not depend
 on shadows in any way.
+
+Where work outlives a step, a shadow goes through the same selections, endings and steps in the same order. Members
+that the live method did not choose are given up at once, since nobody trains for a shadow; the others are in flight for
+the shadow as long as for the live method.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import InputError, StorageError
+from sortition.core.flights import Received
 from sortition.core.guards.screening import Answers
 from sortition.core.intake import with_ids
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
@@ -26,16 +31,22 @@ from sortition.core.questions import Measure, Reading
 from sortition.core.record import ShadowRecord
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort, Population
-from sortition.core.selector import Selector, resolved_for
+from sortition.core.selector import AnySelector, resolved_for
 from sortition.core.turn import Turn
+from sortition.federation.pace import Pace
 from sortition.federation.participation import Participation
 
 MOST_QUESTIONS = 1000  # of one shadow in a round; more is an endless loop
 MOST_IDS = 100  # of a shadow's cohort in a record
 LONGEST_ERROR = 200  # characters of what a shadow raised, in a record
 LABELS = "label_counts"
+NOT_TRAINED = "the live method did not choose it"
+UNSOUND = "its update is unsound"
+NOBODY = np.empty(0, np.int64)
+UNDER_WAY = ("chosen", "online", "last_available")  # arrays of a registrar's snapshot, beside those of the flights
 
-Exported = tuple[dict[str, Array], dict[str, Any]]
+Header = dict[str, Any]  # as JSON knows it
+Exported = tuple[dict[str, Array], Header]
 
 
 @dataclass
@@ -49,7 +60,7 @@ class Seen:
         strikes: (N,) rounds in which each client was unsound, before this one.
         until: (N,) until when each is in quarantine.
         answers: what clients answered to the live method's questions.
-        done: whose updates came.
+        finished: whose updates came.
         reports: what these reported, by signal.
     """
 
@@ -59,7 +70,7 @@ class Seen:
     strikes: Ids
     until: Ids
     answers: list[tuple[Measure, Answers]] = field(default_factory=list)
-    done: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    finished: Ids = field(default_factory=lambda: np.empty(0, np.int64))
     reports: dict[str, Answers] = field(default_factory=dict)
 
     @property
@@ -75,18 +86,18 @@ class Seen:
             return self.available
         return np.setdiff1d(self.available, np.concatenate(list(excluded.values())))
 
-    def rows(self, question: Measure) -> dict[int, Any]:
+    def rows(self, question: Measure) -> dict[int, Array]:
         """The rows that answer a shadow's question, of clients that were asked the same in this round."""
-        rows: dict[int, Any] = {}
+        rows: dict[int, Array] = {}
         if question.after is not None or question.signal.of == "pairs":
             return rows  # nobody rehearsed for the shadow, and products are of the pairs that were asked
-        for asked, answers in self.answers:
-            if asked.signal == question.signal and asked.after is None:
+        for live_question, answers in self.answers:
+            if live_question.signal == question.signal and live_question.after is None:
                 rows |= _rows_by_client(answers)
         return {client: rows[client] for client in question.ids.tolist() if client in rows}
 
 
-def _rows_by_client(answers: Answers) -> dict[int, Any]:
+def _rows_by_client(answers: Answers) -> dict[int, Array]:
     """Copies of the rows: a shadow may do with them what it likes."""
     if isinstance(answers, Reading):
         return {client: np.array(row) for client, row in zip(answers.ids.tolist(), answers.values, strict=True)}
@@ -94,25 +105,25 @@ def _rows_by_client(answers: Answers) -> dict[int, Any]:
 
 
 @dataclass
-class Wanted:
+class Inquiry:
     """What a shadow wanted to know in a round.
 
     Attributes:
-        asked: rows that it asked for, over all questions.
-        known: of these, rows that clients had sent anyway.
+        rows_asked: rows that it asked for, over all questions.
+        rows_known: of these, rows that clients had sent anyway.
         trainings: clients that would have trained for a question.
         unknown: signal → rows of questions and reports that nobody had sent.
     """
 
-    asked: int = 0
-    known: int = 0
+    rows_asked: int = 0
+    rows_known: int = 0
     trainings: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
 
     def count(self, question: Measure, known: int) -> None:
         """Count a question, of which so many rows are known."""
-        self.asked += int(question.ids.size)
-        self.known += known
+        self.rows_asked += int(question.ids.size)
+        self.rows_known += known
         if question.signal.of == "training":
             self.trainings += int(question.ids.size)
         if question.after is not None:
@@ -125,12 +136,61 @@ class Wanted:
             self.unknown[signal] = self.unknown.get(signal, 0) + rows
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The work of clients ended without an update."""
+
+    clients: Ids
+    reason: str
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The live method made a step, with these reports."""
+
+    step: Received
+    reports: Mapping[str, Answers]
+
+
+Event = Seen | Ended | Stepped  # a selection that was dispatched, an end of work, a step
+
+
+@dataclass
+class Choices:
+    """What a shadow chose between two steps.
+
+    Attributes:
+        inquiry: what it wanted to know.
+        ids: whom it chose, selection after selection.
+        weights: what their updates would weigh.
+        chosen_live: of ``ids``, whether the live method chose it in the same selection.
+        trained: how many of their updates came.
+        error: what it raised; empty where it raised nothing.
+    """
+
+    inquiry: Inquiry = field(default_factory=Inquiry)
+    ids: Ids = field(default_factory=lambda: NOBODY)
+    weights: Floats = field(default_factory=lambda: np.empty(0))
+    chosen_live: Array = field(default_factory=lambda: np.empty(0, bool))
+    trained: int = 0
+    error: str = ""
+
+    def add(self, cohort: Cohort, live: Cohort) -> Array:
+        """Take one selection into account; (k,) which of its cohort the live method chose, too."""
+        chosen_live = np.isin(cohort.ids, live.ids)
+        self.ids = np.concatenate([self.ids, cohort.ids])
+        self.weights = np.concatenate([self.weights, cohort.weights])
+        self.chosen_live = np.concatenate([self.chosen_live, chosen_live])
+        return chosen_live
+
+
 class Shadow:
     """One method in the shadow of another.
 
     Args:
         label: what records call it.
         selector: the method.
+        pace: of the federation; default: rounds.
 
     Attributes:
         registrar: its own; None before the first round, and where it cannot begin.
@@ -138,12 +198,14 @@ class Shadow:
         cannot: why it cannot choose at all; empty where it can.
     """
 
-    def __init__(self, label: str, selector: Selector[Any]) -> None:
+    def __init__(self, label: str, selector: AnySelector, pace: Pace | None = None) -> None:
         self.label = label
         self.selector = selector
+        self.pace = Pace() if pace is None else pace
         self.registrar: Registrar | None = None
         self.participation = Participation()
         self.cannot = ""
+        self._choices = Choices()  # since the last step
 
     def begin(self, live: Registrar, population: Population) -> None:
         """Make a registrar beside the live one; where that is impossible, ``cannot`` says why."""
@@ -151,9 +213,10 @@ class Shadow:
         self.cannot = ""
         try:
             selector = resolved_for(self.selector, population)
-            missing = [fact for fact in selector.needs.reads if fact not in population.facts]
-            if missing:
-                self.cannot = f"it reads {', '.join(missing)}, which the live method does not"
+            self.pace.check_selector(selector)
+            missing_facts = [fact for fact in selector.needs.reads if fact not in population.facts]
+            if missing_facts:
+                self.cannot = f"it reads {', '.join(missing_facts)}, which the live method does not"
                 return
             self.registrar = Registrar(
                 self.selector, population, horizon=live.horizon, seed=live.seed, guards=live.guards
@@ -175,20 +238,26 @@ class Shadow:
             return {"error": _raised(error)}
 
     def _play(self, seen: Seen, live: Registrar, registrar: Registrar) -> ShadowRecord:
-        wanted = Wanted()
-        turn = self._choose(seen, registrar, wanted)
+        choices = Choices()
+        turn = self._choose(seen, registrar, choices.inquiry)
         cohort = turn.cohort or Cohort.uniform([])
-        came = cohort.ids[np.isin(cohort.ids, seen.done)]
-        registrar.finish(turn, came, self._reports(seen, registrar, cohort, came, wanted))
+        arrived = cohort.ids[np.isin(cohort.ids, seen.finished)]
+        reports = self._reports(seen, registrar, cohort=cohort, arrived=arrived, inquiry=choices.inquiry)
+        registrar.finish(turn, arrived, reports)
+        self._count(seen, live, cohort)
+        choices.add(cohort, seen.cohort)
+        choices.trained = int(arrived.size)
+        return self._remark(live, choices)
+
+    def _count(self, seen: Seen, live: Registrar, cohort: Cohort) -> None:
         self.participation.count(
             cohort=cohort.ids,
             present=seen.eligible,
             round_index=seen.turn.version,
             clients=live.population.n_clients,
         )
-        return self._remark(seen, live, cohort, came, wanted)
 
-    def _choose(self, seen: Seen, registrar: Registrar, wanted: Wanted) -> Turn:
+    def _choose(self, seen: Seen, registrar: Registrar, inquiry: Inquiry) -> Turn:
         """A turn of the shadow's own registrar, in step with the live one."""
         registrar.index = seen.turn.index
         registrar.version = seen.turn.version
@@ -196,52 +265,125 @@ class Shadow:
         registrar.eligibility = registrar.eligibility.copied()
         registrar.eligibility.strikes = seen.strikes.copy()
         registrar.eligibility.until = seen.until.copy()
+        has_had_its_place = np.union1d(registrar.flights.ids, registrar.flights.ended_ids)
         turn = registrar.begin(
-            seen.available.copy(),
+            np.setdiff1d(seen.available, has_had_its_place, assume_unique=True),
             seen.budget,
+            in_flight=seen.turn.in_flight.copy(),
             clock=seen.turn.clock,
             deadline=seen.turn.deadline,
-            excluded={rule: clients.copy() for rule, clients in seen.turn.excluded.items()},
+            excluded={rule: np.setdiff1d(ids, has_had_its_place) for rule, ids in seen.turn.excluded.items()},
         )
         while turn.question is not None:
             if len(turn.asked) >= MOST_QUESTIONS:
                 raise InputError(f"{self.label} asked {MOST_QUESTIONS} questions in one round.")
             rows = seen.rows(turn.question)
-            wanted.count(turn.question, len(rows))
+            inquiry.count(turn.question, len(rows))
             turn.answer(rows)
         return turn
 
     @staticmethod
-    def _reports(seen: Seen, registrar: Registrar, cohort: Cohort, came: Ids, wanted: Wanted) -> dict[str, Answers]:
+    def _reports(
+        seen: Seen, registrar: Registrar, *, cohort: Cohort, arrived: Ids, inquiry: Inquiry
+    ) -> dict[str, Answers]:
         """What members of the shadow's cohort reported to the live method anyway."""
         reports: dict[str, Answers] = {}
         for signal in registrar.needs.reports:
             rows = _rows_by_client(seen.reports.get(signal.name, {}))
-            reports[signal.name] = {client: rows[client] for client in came.tolist() if client in rows}
-            wanted.miss(signal.name, cohort.ids.size - len(reports[signal.name]))
+            reports[signal.name] = {client: rows[client] for client in arrived.tolist() if client in rows}
+            inquiry.miss(signal.name, cohort.ids.size - len(reports[signal.name]))
         return reports
 
-    def _remark(self, seen: Seen, live: Registrar, cohort: Cohort, came: Ids, wanted: Wanted) -> ShadowRecord:
+    def _remark(self, live: Registrar, choices: Choices) -> ShadowRecord:
+        inquiry = choices.inquiry
+        n_chosen = int(choices.ids.size)
         remark: ShadowRecord = {
-            "chosen": int(cohort.ids.size),
-            "cohort": cohort.ids[:MOST_IDS].tolist(),
-            "trained": int(came.size),
-            "trainings": int(cohort.ids.size) + wanted.trainings,
-            "asked": wanted.asked,
-            "known": wanted.known,
+            "chosen": n_chosen,
+            "cohort": choices.ids[:MOST_IDS].tolist(),
+            "trained": choices.trained,
+            "trainings": n_chosen + inquiry.trainings,
+            "asked": inquiry.rows_asked,
+            "known": inquiry.rows_known,
             "never_chosen": self.participation.never_chosen,
         }
-        if cohort.ids.size:
-            remark["overlap"] = float(np.isin(cohort.ids, seen.cohort.ids).mean())
+        if n_chosen:
+            remark["overlap"] = float(choices.chosen_live.mean())
         evenness = self.participation.evenness
         if evenness is not None:
             remark["evenness"] = evenness
-        distance = mixture_distance(live.population, cohort)
+        distance = mixture_distance(live.population, choices.ids, choices.weights)
         if distance is not None:
             remark["mixture"] = distance
-        if wanted.unknown:
-            remark["unknown"] = dict(wanted.unknown)
+        if inquiry.unknown:
+            remark["unknown"] = dict(inquiry.unknown)
         return remark
+
+    # -- where work outlives a step ------------------------------------------------------------------------------------
+
+    def follow(self, event: Event, live: Registrar) -> None:
+        """Go through what happened to the live method; whatever the shadow raises is kept for the remark."""
+        registrar = self.registrar
+        if registrar is None:
+            return
+        try:
+            if isinstance(event, Seen):
+                self._select(event, live, registrar)
+            elif isinstance(event, Ended):
+                registrar.give_up(np.intersect1d(event.clients, registrar.in_flight), event.reason)
+            else:
+                self._step(event, registrar)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the shadow's own code: what it remembers stays as it was before the event
+            self._choices.error = _raised(error)
+        if isinstance(event, Stepped):
+            _end_step(registrar, event.step)
+
+    def _select(self, seen: Seen, live: Registrar, registrar: Registrar) -> None:
+        """Choose among those who were there; members that the live method did not choose are given up."""
+        inquiry = self._choices.inquiry
+        turn = self._choose(seen, registrar, inquiry)
+        cohort = turn.cohort or Cohort.uniform([])
+        registrar.dispatch(turn)
+        chosen_live = self._choices.add(cohort, seen.cohort)
+        not_trained = cohort.ids[~chosen_live]
+        registrar.give_up(not_trained, NOT_TRAINED)
+        for signal in registrar.needs.reports:
+            inquiry.miss(signal.name, int(not_trained.size))
+        self._count(seen, live, cohort)
+
+    def _step(self, event: Stepped, registrar: Registrar) -> None:
+        """Learn from the updates of a step that are of the shadow's own members."""
+        step = event.step
+        registrar.version = step.version
+        unsound = np.array(sorted(step.blamed), np.int64)
+        registrar.give_up(np.intersect1d(unsound, registrar.in_flight), UNSOUND)
+        is_own = np.isin(step.arrived, registrar.in_flight)
+        arrived = step.arrived[is_own]
+        seconds = dict(zip(step.ids.tolist(), step.durations.tolist(), strict=True))
+        reports: dict[str, Answers] = {}
+        for signal in registrar.needs.reports:
+            rows = _rows_by_client(event.reports.get(signal.name, {}))
+            reports[signal.name] = {client: rows[client] for client in arrived.tolist() if client in rows}
+            self._choices.inquiry.miss(signal.name, int(arrived.size) - len(reports[signal.name]))
+        self._choices.trained += int(arrived.size)
+        registrar.receive(
+            arrived,
+            reports,
+            discounts=None if step.discounts is None else step.discounts[is_own],
+            normalise=step.normalise,
+            durations=[seconds.get(client, np.nan) for client in arrived.tolist()],
+        )
+
+    def end_step(self, live: Registrar) -> ShadowRecord:
+        """What it did since the last step."""
+        choices = self._choices
+        self._choices = Choices()
+        if self.registrar is None:
+            return {"cannot": self.cannot}
+        if choices.error:
+            return {"error": choices.error}
+        return self._remark(live, choices)
 
     def export(self) -> Exported | None:
         """The state of its registrar; None where it has none, or its own code raises."""
@@ -268,12 +410,23 @@ class Shadow:
             self.cannot = _raised(error)
 
 
-def mixture_distance(population: Population, cohort: Cohort) -> float | None:
-    """How far the labels behind a cohort's update lie from those of all clients (total variation), where known."""
-    if LABELS not in population.facts or not cohort.ids.size or cohort.weights.sum() <= 0:
+def _end_step(registrar: Registrar, step: Received) -> None:
+    """Bring a registrar to the version after a step, also where the shadow raised when it was to learn from it."""
+    if registrar.version > step.version:
+        return
+    used_ids = np.intersect1d(step.arrived, registrar.in_flight)
+    registrar.flights = registrar.flights.stepped(used_ids)
+    registrar.intake = None
+    registrar.chosen = NOBODY
+    registrar.version = step.version + 1
+
+
+def mixture_distance(population: Population, ids: Ids, weights: Floats) -> float | None:
+    """How far the labels behind an update of these lie from those of all clients (total variation), where known."""
+    if LABELS not in population.facts or not ids.size or weights.sum() <= 0:
         return None
     counts = population.label_counts
-    mixture = cohort_mixture(cohort.weights, label_mixtures(counts[cohort.ids]))
+    mixture = cohort_mixture(weights, label_mixtures(counts[ids]))
     return float(total_variation(mixture, population_mixture(counts)))
 
 
@@ -293,6 +446,7 @@ class Shadows:
         live_label: what the live method is called.
         only_read: whether shadows see the facts that the live method reads alone; else all of the population, where
             clients have given everything that is in it.
+        pace: of the federation; default: rounds.
         logger: where it is said once what a shadow cannot know.
 
     Attributes:
@@ -301,19 +455,22 @@ class Shadows:
 
     def __init__(
         self,
-        selectors: Mapping[str, Selector[Any]],
+        selectors: Mapping[str, AnySelector],
         live_label: str,
         *,
         only_read: bool = False,
+        pace: Pace | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
-        self.shadows = [Shadow(label, selector) for label, selector in selectors.items()]
+        self.shadows = [Shadow(label, selector, pace) for label, selector in selectors.items()]
+        self.overlaps = pace is not None and pace.overlaps
         self.live_label = live_label
         self.only_read = only_read
         self.remarks: dict[str, ShadowRecord] = {}
         self._logger = logger or logging.getLogger("sortition")
         self._live: Registrar | None = None
         self._seen: Seen | None = None
+        self._events: list[Event] = []  # that the shadows have not gone through yet
 
     def watch(self, live: Registrar, saved: Exported | None = None) -> None:
         """Begin beside a live registrar, or go on from what :meth:`export` gave."""
@@ -334,8 +491,9 @@ class Shadows:
         if self._live.guards.size_cap or self._live.guards.reweight != "own":
             reads.add("sizes")
         facts = {name: getattr(population, name) for name in population.facts if name in reads}
-        known = None if population.known.size == population.n_clients else population.known
-        return Population(**facts, known=known, n_clients=population.n_clients)
+        if population.known.size == population.n_clients:
+            return Population(**facts, n_clients=population.n_clients)
+        return Population(**facts, known=population.known, n_clients=population.n_clients)
 
     # -- an observer of the live registrar -----------------------------------------------------------------------------
 
@@ -356,17 +514,23 @@ class Shadows:
     def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
         """Keep who trained, and the reports."""
         if self._seen is not None and self._seen.turn is turn:
-            self._seen.done = done.copy()
+            self._seen.finished = done.copy()
             self._seen.reports = {name: with_ids(name, rows, done) for name, rows in reports.items()}
 
     def dispatched(self, turn: Turn) -> None:
-        """Nothing: a shadow chooses when the round is over."""
+        """Keep the selection, where work outlives a step; else a shadow chooses when the round is over."""
+        if self.overlaps and self._seen is not None and self._seen.turn is turn:
+            self._events.append(self._seen)
+            self._seen = None
 
     def gave_up(self, ids: Ids, reason: str) -> None:
-        """Nothing: shadows are refused where work outlives a step."""
+        """Keep whose work has ended."""
+        self._events.append(Ended(ids.copy(), reason))
 
-    def stepped(self, step: Any, reports: Reports) -> None:
-        """Nothing: shadows are refused where work outlives a step."""
+    def stepped(self, step: Received, reports: Reports) -> None:
+        """Keep the step, and what was reported."""
+        rows_by_signal = {name: with_ids(name, rows, step.arrived) for name, rows in reports.items()}
+        self._events.append(Stepped(step, rows_by_signal))
 
     def joined(self, population: Population) -> None:
         """Let the shadows go on with the same clients."""
@@ -375,13 +539,29 @@ class Shadows:
                 shadow.join(self._live, self._visible(population))
 
     def play(self) -> dict[str, ShadowRecord]:
-        """Let every shadow choose in the round that the live method has finished; what each did, by label."""
-        seen = self._seen
+        """Let every shadow choose in the round or step that the live method has finished; what each did, by label."""
         live = self._live
-        self._seen = None
-        if seen is None or live is None:
+        if live is None:
             return {}
-        remarks = {shadow.label: shadow.play(seen, live) for shadow in self.shadows}
+        if self.overlaps:
+            self._catch_up(live)
+            return self._said({shadow.label: shadow.end_step(live) for shadow in self.shadows})
+        live_round = self._seen
+        self._seen = None
+        if live_round is None:
+            return {}
+        return self._said({shadow.label: shadow.play(live_round, live) for shadow in self.shadows})
+
+    def _catch_up(self, live: Registrar) -> None:
+        """Let the shadows go through whatever has happened."""
+        events = self._events
+        self._events = []
+        for event in events:
+            for shadow in self.shadows:
+                shadow.follow(event, live)
+
+    def _said(self, remarks: dict[str, ShadowRecord]) -> dict[str, ShadowRecord]:
+        """Keep the remarks, and log an error once."""
         for label, remark in remarks.items():
             error = remark.get("error")
             if error and self.remarks.get(label, {}).get("error") != error:
@@ -393,8 +573,10 @@ class Shadows:
 
     def export(self) -> Exported:
         """The states of all shadows that have one, as named arrays and a JSON-able header."""
+        if self._live is not None:
+            self._catch_up(self._live)
         arrays: dict[str, Array] = {}
-        tables: dict[str, Any] = {}
+        tables: Header = {}
         for number, shadow in enumerate(self.shadows):
             exported = shadow.export()
             if exported is None:
@@ -434,12 +616,12 @@ class SavedSelection:
     """
 
     arrays: dict[str, Array]
-    registrar: dict[str, Any]
+    registrar: Header
     shadows: Exported | None
 
 
 def promoted_state(
-    label: str, arrays: Mapping[str, Array], registrar: Mapping[str, Any], header: Mapping[str, Any]
+    label: str, arrays: Mapping[str, Array], registrar: Mapping[str, object], header: Header
 ) -> SavedSelection:
     """The state of a shadow as that of the live method, and the shadows with the live method's state in its place.
 
@@ -459,9 +641,21 @@ def promoted_state(
     number = table["number"]
     shadow_arrays = _part(arrays, "shadow.")
     promoted = _part(shadow_arrays, f"{number}.registrar.")
-    others = {name: value for name, value in shadow_arrays.items() if not name.startswith(f"{number}.")}
-    others |= {f"{number}.registrar.{name}": value for name, value in _part(arrays, "registrar.").items()}
-    others |= {f"{number}.participation.{name}": value for name, value in Participation().export().items()}
+    shadow_states = {name: value for name, value in shadow_arrays.items() if not name.startswith(f"{number}.")}
+    shadow_states |= {f"{number}.registrar.{name}": value for name, value in _part(arrays, "registrar.").items()}
+    shadow_states |= {f"{number}.participation.{name}": value for name, value in Participation().export().items()}
     tables[former] = {"number": number, "registrar": dict(registrar)}
-    same = {name: registrar[name] for name in ("index", "counters", "horizon")}
-    return SavedSelection(promoted, {**table["registrar"], **same}, (others, {"live": label, "shadows": tables}))
+    live_fields = {name: registrar[name] for name in ("index", "counters", "horizon")}
+    new_header = {**table["registrar"], **live_fields}
+    new_header.pop("under_way", None)
+    if "under_way" in registrar:  # clients go on with the work that they were sent, whoever chose them
+        new_header["under_way"] = registrar["under_way"]
+        promoted = {name: value for name, value in promoted.items() if not _is_under_way(name)}
+        live = _part(arrays, "registrar.")
+        promoted |= {name: value for name, value in live.items() if _is_under_way(name)}
+    return SavedSelection(promoted, new_header, (shadow_states, {"live": label, "shadows": tables}))
+
+
+def _is_under_way(name: str) -> bool:
+    """Whether an array of a registrar's snapshot is of work between two steps."""
+    return name.startswith("flights.") or name in UNDER_WAY

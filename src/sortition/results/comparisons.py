@@ -57,6 +57,7 @@ SHARED = (
     "pace",
     "guards",
     "policy",
+    "habits",
     "faults",
     "attacks",
     "evaluate_every",

@@ -19,9 +19,10 @@ from sortition.core.rounds import Population
 from sortition.core.selector import Conditions, Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
-from sortition.federation.pace import CohortPace, Pace, refuse_overlap
+from sortition.federation.pace import CohortPace, Pace
 from sortition.learning import LocalRule
 from sortition.simulation.faults import FaultDraws, Faults
+from sortition.simulation.habits import FACTS, Habits
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
 
@@ -55,6 +56,7 @@ class Setup:
         shadows: methods that choose beside the live one and send nothing, by label.
         pace: how many are chosen at a time, and when a step is made.
         policies: how often and when devices may be used; all hold together.
+        habits: how devices are used, for policies on batteries, charging, idle devices and local hours.
         until: the cost at which a run ends; the step that reaches it is the last one.
     """
 
@@ -74,6 +76,7 @@ class Setup:
     shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
     pace: Pace = Pace()
     policies: tuple[Policy, ...] = ()
+    habits: Habits = Habits()
     until: Until | None = None
 
     def __post_init__(self) -> None:
@@ -107,8 +110,6 @@ class Setup:
     def _check_pace(self) -> None:
         """Refuse a pace that does not fit, and whatever cannot be served under it, by name."""
         self.cohort_pace.check("Setup", self.guards.minimum)
-        if self.shadows:
-            refuse_overlap(self.cohort_pace.rule, "Setup", "Shadows choose when a round is over.")
         self.pace.check_selector(self.selector)
         if not self.pace.overlaps:
             return
@@ -136,9 +137,9 @@ class Setup:
         """Refuse a policy on what simulated clients do not have."""
         facts = self._known_facts
         for fact in policy.facts:
-            if fact not in facts:
+            if fact not in facts and fact not in FACTS:
                 hint = "Give it as a fact of the population, or leave the rule to real devices."
-                raise bad("policy", f"on facts that clients have ({', '.join(facts)})", fact, hint)
+                raise bad("policy", f"on facts that clients have ({', '.join((*facts, *FACTS))})", fact, hint)
         if policy.per == "tag":
             raise bad("Policy.per", "'client' or 'owner' in a simulation", "tag", "Simulated clients have no tags.")
         if policy.per == "owner" and "groups" not in facts:

@@ -56,6 +56,7 @@ from sortition.simulation.current_round import (
     screen_updates,
 )
 from sortition.simulation.faults import FATES, POINTS
+from sortition.simulation.habits import DailyLife
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.setup import Setup, model_size
@@ -200,11 +201,14 @@ class Simulation:
         self._crash_point = NO_CRASH  # the first of POINTS at which the server crashes
         self._saved: SavedServer | None = None
         self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
+        self.life = DailyLife(setup.habits, setup.world.n_clients, setup.world.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
         self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
         self.driver.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         if setup.shadows:
-            self.driver.shadows = Shadows(setup.shadows, type(setup.selector).__name__, only_read=True)
+            self.driver.shadows = Shadows(
+                setup.shadows, type(setup.selector).__name__, only_read=True, pace=setup.cohort_pace.rule
+            )
             self.driver.shadows.watch(self.driver.registrar)
 
     @property
@@ -333,7 +337,11 @@ class Simulation:
         if not names:
             return Eligible(ids, {})
         population = self.current.setup.known(self.current.t)
-        return Eligible(ids, {name: np.asarray(getattr(population, name))[ids] for name in names})
+        facts: dict[str, Array] = {}
+        if any(name not in population.facts for name in names):
+            facts = self.life.facts(self.clock)
+        facts |= {name: np.asarray(getattr(population, name)) for name in names if name in population.facts}
+        return Eligible(ids, {name: facts[name][ids] for name in names})
 
     def _note_newcomers(self, t: int) -> None:
         """Note who joined, and forget what was remembered of those whose ids others took."""

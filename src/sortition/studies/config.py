@@ -37,6 +37,7 @@ from sortition.results.schema import Seed
 from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
+from sortition.simulation.habits import Habits
 from sortition.studies.labels import names_folder
 from sortition.studies.types import TomlTable
 
@@ -212,6 +213,7 @@ class Federation(StrictTable):
         pace: how many clients are at work at a time, when a step is made, and what late updates count.
         guards: how far clients are trusted.
         policy: how often and when devices may be used; one table, or several that hold together.
+        habits: when devices charge, are idle, and how full their batteries are, for rules of a policy.
         faults: simulated failures.
         attacks: adversaries among the clients.
         shadow: methods that choose beside the live one and send nothing; records say what they would have done.
@@ -239,6 +241,7 @@ class Federation(StrictTable):
     pace: Pace = Pace()
     guards: Guards = Guards()
     policy: tuple[Policy, ...] = ()
+    habits: Habits | None = None
     faults: Faults | None = None
     attacks: Attacks | None = None
     shadow: list[Method] | None = None

@@ -20,7 +20,7 @@ from sortition.data import Dataset, partitions
 from sortition.data.client_skew import styled, with_label_noise
 from sortition.data.partitions import Partition
 from sortition.learning import build
-from sortition.simulation import FaultDraws, Faults, Setup, World
+from sortition.simulation import FaultDraws, Faults, Habits, Setup, World
 from sortition.simulation.task_data import data_for, outputs_for
 from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
@@ -300,6 +300,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         shadows=methods.shadows(config.shadow),
         pace=config.pace,
         policies=config.policy,
+        habits=config.habits or Habits(),
         faults=FaultDraws(config.faults or Faults(), clients, config.seed),
     )
 

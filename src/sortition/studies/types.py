@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sortition.learning.rule import LocalRule
     from sortition.learning.task import TaskRule
     from sortition.privacy import Promises
-    from sortition.simulation import Devices, Faults
+    from sortition.simulation import Devices, Faults, Habits
     from sortition.simulation.attacks import Attacks
     from sortition.studies.runs.callback import Callback
     from sortition.studies.runs.progress import Progress
@@ -126,6 +126,7 @@ class StudyOptions(TypedDict, total=False):
     pace: ReadOnlyTable | Pace
     guards: ReadOnlyTable | Guards
     policy: ReadOnlyTable | Policy | Sequence[ReadOnlyTable | Policy]
+    habits: ReadOnlyTable | Habits
     faults: ReadOnlyTable | Faults
     attacks: ReadOnlyTable | Attacks
     shadow: Sequence[str | ReadOnlyTable]

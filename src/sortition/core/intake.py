@@ -214,6 +214,8 @@ class Intake:
     def _struck(self, signal: Signal, screened: Screened) -> set[int]:
         """Whose rows are a strike; where norms are remembered, they are noted."""
         struck = screened.rejected.keys() - screened.lengths.keys()
+        if signal.of == "pairs":
+            return struck - screened.compared
         if is_compared(signal) and self.guards.remember:
             if self._excuses(screened.ids, self.scale(signal.name)):
                 struck -= screened.compared

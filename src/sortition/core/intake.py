@@ -44,6 +44,7 @@ class Intake:
         guards: how far clients are trusted.
         shapes: the shapes of vector signals' rows that are known.
         scale: gives how long the rows of a signal usually are, where that is remembered.
+        shortest: gives the length to which updates of these lengths are shortened while there is no scale.
         longest: the largest length that a vector may have where its shape is not known.
         just_come: clients that are new, or back after an absence, where the guards ask.
         rejected: client → why something that it sent was withheld.
@@ -61,6 +62,7 @@ class Intake:
     guards: Guards
     shapes: dict[str, tuple[int, ...]]
     scale: Callable[[str], float | None] = lambda name: None
+    shortest: Callable[[Floats], float] = lambda norms: float(norms.min(initial=np.inf))
     longest: int | None = None
     just_come: Ids = field(default_factory=lambda: NOBODY)
     rejected: dict[int, str] = field(default_factory=dict)
@@ -142,12 +144,13 @@ class Intake:
         if self._excuses(ids, scale):
             self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
         self.sent.append((MODEL, ids, np.asarray(norms, np.float64)))
+        accepted = np.delete(norms, list(refused))
         longest = np.inf
         if guards.clip and scale is not None:
             longest = guards.clip * scale
-        elif guards.clip and norms.size > len(refused):  # nothing is known yet: the shortest of the round is safe
-            longest = float(np.delete(norms, list(refused)).min())
-        shortened = int((np.delete(norms, list(refused)) > longest).sum())
+        elif guards.clip:
+            longest = self.shortest(accepted)
+        shortened = int((accepted > longest).sum())
         if shortened:
             self.guarded["shortened"] = shortened
         return UpdateVerdict(refused, longest)

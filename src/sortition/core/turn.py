@@ -55,6 +55,7 @@ class TurnContext:
         kept_out: the available clients that the guards kept out, by guard.
         just_come: available clients that are new, or back after an absence, where the guards ask.
         scale: gives how long the rows of a signal usually are, where that is remembered.
+        shortest: gives the length to which updates are shortened while there is no scale.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweighted: gives a cohort the weights that the guards set.
         observer: sees questions and answers.
@@ -77,6 +78,7 @@ class TurnContext:
     kept_out: Mapping[str, Ids]
     just_come: Ids
     scale: Callable[[str], float | None]
+    shortest: Callable[[Floats], float]
     capped: Array | None
     reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
@@ -112,6 +114,7 @@ class Turn:
             guards=context.guards,
             shapes=dict(context.shapes),
             scale=context.scale,
+            shortest=context.shortest,
             longest=context.longest,
             just_come=context.just_come,
             guarded=dict(guarded),

@@ -34,7 +34,7 @@ TRUSTED = Guards(
     quarantine=20,
     winsorise=3.0,
     size_cap=1.0,
-    ceiling=2.0,
+    ceiling=1.2,
     remember=50,
     clip=1.4,
     returning=0.2,
@@ -164,19 +164,15 @@ def after_return(attack: str, shares: Sequence[float]) -> Floats:
     return np.array(shares[away : away + AFTER_RETURN])
 
 
-def write(
-    path: Path, methods: Iterable[str], attacks: Iterable[str], guards: Iterable[str], seeds: int, partition: str
-) -> None:
-    """Play all runs that a file of outcomes does not hold yet, and add their lines."""
-    done = {(one.method, one.attack, one.guards, one.seed) for one in read(path)}
+def write(path: Path, methods: Iterable[str], attacks: Iterable[str], guards: str, seed: int, partition: str) -> None:
+    """Play all runs of a seed that a file of outcomes does not hold yet, and add their lines."""
+    done = {(outcome.method, outcome.attack, outcome.guards, outcome.seed) for outcome in read(path)}
     with path.open("a") as lines:
-        for seed in range(seeds):
-            for attack in attacks:
-                for method in methods:
-                    for name in guards:
-                        if (method, attack, name, seed) not in done:
-                            lines.write(json.dumps(asdict(played(method, attack, name, seed, partition))) + "\n")
-                            lines.flush()
+        for attack in attacks:
+            for method in methods:
+                if (method, attack, guards, seed) not in done:
+                    lines.write(json.dumps(asdict(played(method, attack, guards, seed, partition))) + "\n")
+                    lines.flush()
 
 
 def read(path: Path) -> list[Outcome]:
@@ -256,9 +252,9 @@ def report(given: argparse.Namespace) -> int:
     if not given.show:
         methods = given.methods or METHODS
         attacks = given.attacks or list(ATTACKS)
-        for seeds in range(1, given.seeds + 1):  # all methods and attacks under one seed after the other
-            write(path, methods, attacks, ["guards"], seeds, given.partition)
-            write(path, methods, ["honest", *UNGUARDED], ["none"], seeds, given.partition)
+        for seed in range(given.first, given.first + given.seeds):
+            write(path, methods, attacks, "guards", seed, given.partition)
+            write(path, methods, given.unguarded, "none", seed, given.partition)
     outcomes = read(path)
     table = tables(outcomes)
     print(table)

@@ -24,8 +24,9 @@ def test_clients_that_return_together_hold_the_cohort_and_destroy_the_model_unle
 def test_outcomes_are_kept_and_not_played_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(trust, "ROUNDS", 12)
     path = tmp_path / "outcomes.jsonl"
-    for _ in range(2):
-        trust.write(path, ["uniform"], ["honest", "framing"], ["guards", "none"], seeds=2, partition="shards")
+    for seed in (0, 1, 0, 1):
+        for guards in ("guards", "none"):
+            trust.write(path, ["uniform"], ["honest", "framing"], guards, seed, "shards")
     outcomes = trust.read(path)
     assert len(outcomes) == 8
     assert {(one.attack, one.guards) for one in outcomes} == {

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Floats, Ids, as_array
+from sortition.core.arrays import Floats, Ids, as_array, as_ids
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Answers, Screened, in_order_asked, is_compared, screen, winsorised
@@ -18,6 +18,7 @@ from sortition.core.questions import Reading
 from sortition.core.rounds import NOBODY
 from sortition.core.selector import Selector
 from sortition.core.signals import Signal
+from sortition.core.storage.safe_files import whole_number
 
 if TYPE_CHECKING:
     from sortition.core.observer import Reports
@@ -240,25 +241,37 @@ class Intake:
             "counters": dict(self.counters),
         }
 
-    def restored(self, stored: Mapping[str, Any]) -> Intake:
-        """What :meth:`export` gave, for the same selection."""
+    def restored(self, stored: Mapping[str, Any], names: Collection[str], n_clients: int) -> Intake:
+        """What :meth:`export` gave, for the same selection; refused where it is not of these clients and signals."""
+
+        def clients(ids: Iterable[Any]) -> Ids:
+            checked = as_ids("clients of a snapshot", [int(client) for client in ids])
+            if checked.size and checked.max() >= n_clients:
+                raise bad("clients of a snapshot", f"below {n_clients}", int(checked.max()))
+            return checked
+
+        def by_client(table: Mapping[str, Any]) -> dict[int, Any]:
+            return dict(zip(clients(table).tolist(), table.values(), strict=True))
+
+        sent = [(str(name), clients(ids), np.array(norms, np.float64)) for name, ids, norms in stored["sent"]]
+        for name, ids, norms in sent:
+            if name not in names or norms.shape != ids.shape or not (norms[np.isfinite(norms)] >= 0).all():
+                raise ValueError(f"norms of {name!r} of shape {norms.shape}")
         return replace(
             self,
             shapes={str(name): tuple(int(n) for n in shape) for name, shape in stored["shapes"].items()},
-            rejected={int(client): str(reason) for client, reason in stored["rejected"].items()},
-            blamed={int(client): str(reason) for client, reason in stored["blamed"].items()},
-            votes=[(str(name), np.array(ids, np.int64), int(length)) for name, ids, length in stored["votes"]],
+            rejected={client: str(reason) for client, reason in by_client(stored["rejected"]).items()},
+            blamed={client: str(reason) for client, reason in by_client(stored["blamed"]).items()},
+            votes=[(str(name), clients(ids), int(length)) for name, ids, length in stored["votes"]],
             misshapen={
-                int(client): {str(name): int(length) for name, length in lengths.items()}
-                for client, lengths in stored["misshapen"].items()
+                client: {str(name): int(length) for name, length in lengths.items()}
+                for client, lengths in by_client(stored["misshapen"]).items()
             },
-            unsound={int(client) for client in stored["unsound"]},
-            excused={int(client) for client in stored["excused"]},
-            sent=[
-                (str(name), np.array(ids, np.int64), np.array(norms, np.float64)) for name, ids, norms in stored["sent"]
-            ],
-            just_come=np.array(stored["just_come"], np.int64),
-            counters={name: int(stored["counters"][name]) for name in ("late", "rejected")},
+            unsound=set(clients(stored["unsound"]).tolist()),
+            excused=set(clients(stored["excused"]).tolist()),
+            sent=sent,
+            just_come=clients(stored["just_come"]),
+            counters={name: whole_number(stored["counters"][name], name) for name in ("late", "rejected")},
         )
 
 

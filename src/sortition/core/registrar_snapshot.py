@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sortition.core.arrays import Array, Ids, as_ids
-from sortition.core.errors import InputError, StorageError
+from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.facts import LARGEST
 from sortition.core.flights import Flights, export_flights, restore_flights
 from sortition.core.guards.eligibility import Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake
 from sortition.core.selector import Needs
@@ -125,16 +126,26 @@ def _under_way(
     nobody = np.empty(0, np.int64)
     if stored is None:
         return UnderWay(index, index, Flights(), None, nobody, nobody, (nobody, 1))
-    intake = stored["intake"]
-    blank = registrar.fresh_intake()
+    intake = None
+    if stored["intake"] is not None:
+        scales = registrar.eligibility.scales
+        names = {MODEL} if scales is None else scales.norms.keys()
+        intake = registrar.fresh_intake().restored(stored["intake"], names, clients)
+
+    def ids(name: str) -> Ids:
+        stored_ids = as_ids(name, arrays[name])
+        if stored_ids.size and stored_ids.max() >= clients:
+            raise bad(name, f"below {clients}", int(stored_ids.max()))
+        return stored_ids
+
     return UnderWay(
         version=whole_number(stored["version"], "version", most=LARGEST),
         events=whole_number(stored["events"], "events", most=LARGEST),
         flights=restore_flights(arrays, stored["flights"], clients),
-        intake=None if intake is None else blank.restored(intake),
-        chosen=as_ids("chosen", arrays["chosen"]),
-        online=as_ids("online", arrays["online"]),
-        last_round=(as_ids("last_available", arrays["last_available"]), whole_number(stored["budget"], "budget", 1)),
+        intake=intake,
+        chosen=ids("chosen"),
+        online=ids("online"),
+        last_round=(ids("last_available"), whole_number(stored["budget"], "budget", 1)),
     )
 
 

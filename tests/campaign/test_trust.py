@@ -1,8 +1,12 @@
 """A tenth of the clients that comes back together destroys a model without guards, and does not with them."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from campaign import trust
+from sortition.report.measured_trust import from_table
 
 
 @pytest.fixture(autouse=True)
@@ -35,5 +39,11 @@ def test_outcomes_are_kept_and_not_played_twice(tmp_path, monkeypatch):
         ("framing", "guards"),
         ("framing", "none"),
     }
-    tables = trust.tables(outcomes)
-    assert "uniform" in tables
+    measured = trust.summary(outcomes)
+    assert measured.seeds == {"framing": [0, 1]}
+    figures = measured.methods["uniform"]
+    honest = {one.seed: one.accuracy for one in outcomes if (one.attack, one.guards) == ("honest", "guards")}
+    framed = {one.seed: one.accuracy for one in outcomes if (one.attack, one.guards) == ("framing", "guards")}
+    assert figures.losses == {"framing": round(max(honest[seed] - framed[seed] for seed in (0, 1)), 1)}
+    assert from_table(json.loads(json.dumps(asdict(measured)))) == measured
+    assert f"| uniform | {figures.accuracy:.1f} |" in trust.table(measured)

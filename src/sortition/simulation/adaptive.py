@@ -94,9 +94,7 @@ class AdaptiveAdversaries(Adversaries):
         if self.attacks.when == "framing":
             return NEXT_TO_NOTHING * rows[false]
         unbounded = _majority(false) and self.attacks.when in ("return", "chance")
-        if false.all() and not unbounded:
-            return rows[false]  # nobody to hide behind
-        seen = rows[false] if unbounded else rows[~false]
+        seen = rows[false] if unbounded or false.all() else rows[~false]  # alone, they reverse what they would send
         times = self.attacks.strength if unbounded else BELOW * self.attacks.norm
         return _reversed(seen, times)
 

@@ -245,12 +245,14 @@ def _unsound_entries(products: Array, guards: Guards) -> npt.NDArray[np.bool_]:
     with np.errstate(invalid="ignore"):
         sizes = np.abs(products)
         unsound: npt.NDArray[np.bool_] = ~np.isfinite(products) | (sizes > (guards.bound or np.inf))
-    believed = np.ma.masked_array(sizes, unsound | (sizes == 0))
-    if not guards.norm or not believed.count():
+    believed = np.where(unsound | (sizes == 0), np.nan, sizes)
+    known = ~np.isnan(believed).all(axis=1)
+    if not guards.norm or not known.any():
         return unsound
-    by_client = np.ma.median(believed, axis=1)
-    usual = float(np.ma.median(by_client))
-    scales = by_client.filled(usual)
+    by_client = np.nanmedian(believed[known], axis=1)
+    usual = float(np.median(by_client))
+    scales = np.full(len(products), usual)
+    scales[known] = by_client
     expected = np.outer(scales, scales) / usual
     too_large = sizes > guards.norm * np.maximum(expected, usual)
     outsized = scales > guards.norm * usual

@@ -88,6 +88,9 @@ pages: setup  ## write the generated pages and tables that are kept in docs
 leaderboard: setup  ## write docs/leaderboard.md and the README's table (RUNS=… first takes the runs of that folder)
 	$(BIN)/python -m workshop leaderboard $(if $(RUNS),--runs $(RUNS))
 
+leaderboard-2: setup  ## write docs/leaderboard-2.md, the board and its picture, from the results in docs/leaderboard-2
+	$(BIN)/python -m workshop leaderboard-2
+
 screenshots: setup  ## make the pictures of docs/images: methods, partitions, and the demo's report (needs Chromium, and fashion-mnist)
 	$(BIN)/python -m workshop pictures
 	$(BIN)/python -m workshop metrics

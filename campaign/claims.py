@@ -29,7 +29,7 @@ CLAIMS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("microcosm", {"by": "updates", "sketch": WIDTH}, "nan"),
     ("microcosm", {"by": "updates", "sketch": WIDTH}, "far"),
     ("f3ast", {}, "billions"),
-    ("ca-fed", {"cohort": "budget"}, "billions"),
+    ("ca-fed", {"train": "budget"}, "billions"),
     ("flips", {}, "rarest"),
     ("fed-cbs", {}, "mixture"),
 )

@@ -72,6 +72,7 @@ INSIDE_FUNCTIONS = {
     "core": (set(), set()),
     "data": (set(), {"torch", "PIL", "polars", "altair", "rich", "rdata"}),
     "availability": ({"data"}, {"polars", "altair"}),
+    "simulation": (set(), {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
     "federation": ({"selectors"}, {"prometheus_client"}),
     "privacy": (set(), {"dp_accounting"}),

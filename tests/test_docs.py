@@ -175,7 +175,7 @@ def test_the_defaults_of_compare_are_those_that_the_documents_give():
     import inspect
 
     from sortition import compare
-    from sortition.studies.from_python import DEFAULT_LOCAL
+    from sortition.studies.from_python import DEFAULT_LOCAL, DEFAULT_ROUNDS
 
     default = {name: one.default for name, one in inspect.signature(compare).parameters.items()}
     studies, readme = ((ROOT / name).read_text() for name in ("docs/studies.md", "README.md"))
@@ -183,7 +183,7 @@ def test_the_defaults_of_compare_are_those_that_the_documents_give():
     assert f"Default: `{default['model']}` |" in studies
     assert f"Default: `{local}` |" in studies
     assert f"``{local}``" in (compare.__doc__ or "")
-    assert f"`seeds` are {default['rounds']}, {default['cohort']} and {default['seeds']}." in studies
+    assert f"`seeds` are {DEFAULT_ROUNDS}, {default['cohort']} and {default['seeds']}." in studies
     assert DEFAULT_LOCAL["epochs"] == 1
     said = f"train an `{default['model']}` for one epoch, `batch` {DEFAULT_LOCAL['batch']}, `lr` {DEFAULT_LOCAL['lr']}."
     assert said in readme

@@ -28,10 +28,28 @@ def main() -> None:
             write_reproduction_pages()
         case "leaderboard":
             _write_leaderboard(options.runs)
+        case "leaderboard-2":
+            from workshop.leaderboard_picture import write_picture
+            from workshop.leaderboard_site import write_site
+            from workshop.leaderboard_summary import write_summary
+
+            write_summary()
+            write_picture(write_site())
+        case "budgets":
+            from workshop.leaderboard_budgets import write_budgets
+
+            write_budgets()
         case "pictures":
             from workshop.method_pictures import write_pictures
 
             write_pictures(options.methods)
+        case "time":
+            from workshop.flight_strips import draw_strips
+            from workshop.time_table import write_table
+
+            draw_strips()
+            if not options.strips:
+                write_table()
         case "metrics":
             from workshop.metrics_picture import draw
 
@@ -59,8 +77,12 @@ def _options() -> argparse.Namespace:
         metavar="FOLDER",
         help="the folder in which 'sortition leaderboard' ran; default: the runs of docs/leaderboard.parquet",
     )
+    parts.add_parser("leaderboard-2", help="the board of suite 2, its page and its picture, from docs/leaderboard-2")
+    parts.add_parser("budgets", help="time budgets of suite 2 that are missing, from clocks alone")
     pictures = parts.add_parser("pictures", help="docs/images/methods: whom each method chose in one small run")
     pictures.add_argument("methods", nargs="*", help="default: all")
+    of_time = parts.add_parser("time", help="the strips and the table of docs/time.md, from runs of all methods")
+    of_time.add_argument("--strips", action="store_true", help="only the strips, in seconds")
     parts.add_parser("metrics", help="docs/images/metrics.svg: panels of the dashboard, from a small federation")
     parts.add_parser("gallery", help="docs/gallery.md and its pictures, from the runs of examples/gallery")
     screenshots = parts.add_parser("screenshots", help="pictures of the demo's report (needs Chromium)")

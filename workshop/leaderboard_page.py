@@ -24,7 +24,8 @@ INTRODUCTION = """# Leaderboard
 *Written by `make leaderboard`; do not edit.* Which selection method should one use? Methods with their default
 parameters on the frozen suite `{version}`: {cells} federations of {clients} clients, each data × partition ×
 availability × cohort × dropout. A seed is one partition, initial model, availability and order of batches, shared by
-all methods.
+all methods. [Suite 2](leaderboard-2.md) asks by the clock, too, on other federations and under
+[rules](leaderboard-rules.md) by which others can join.
 
 **AUC** is the mean test accuracy over the rounds of a run: who learns faster stands higher. **Last 10** is the mean
 over the last ten rounds. A *gain* is a method's figure minus that of uniform sampling on the same seeds, in points of

@@ -44,6 +44,7 @@ ABOUT = {  # what stands above the keys of a table
     "`[availability]`": f"Other keys are options of the mode. Modes: {LISTED}",
     "`[devices]`": "Speed and bandwidth set the simulated clock; they do not slow down the simulation.",
     "`[pace]`": "What each pace is good for: [time](../time.md).",
+    "`[until]`": "One of the three, in place of `rounds` or beside it: [studies](../studies.md).",
     "`[policy]`": "What each rule means, and what it costs: [operate](../operate.md#policies).",
     "`[guards]`": "What each guard is good for: [guards](../guards.md).",
     "`[faults]`": "Probabilities, per client and round unless the table says otherwise: [faults](../faults.md).",

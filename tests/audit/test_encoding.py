@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sortition.audit.encoding import MOST, decode_ids, decode_numbers, digests, encode_ids, encode_numbers, json_value
+from sortition.audit.encoding import (
+    MAX_CLIENTS,
+    decode_ids,
+    decode_numbers,
+    digests,
+    encode_ids,
+    encode_numbers,
+    json_value,
+)
 from sortition.core import StorageError
 
 
@@ -57,8 +65,9 @@ BOMB = base64.b64encode(zlib.compress(bytes(10_000_000))).decode()
 
 @pytest.mark.parametrize(
     "told",
-    ["0-99999999999", f"0-{MOST}", "5-2", "x", "1-2-3-", [-1], [1.5], [True], None, 3, {}, {"n": 10, "bits": BOMB},
-     {"n": 10, "ids": BOMB}, {"n": 10**15, "bits": "AA=="}, {"n": 10, "bits": "&"}, {"n": 9, "bits": 4}],
+    ["0-99999999999", f"0-{MAX_CLIENTS}", "5-2", "x", "1-2-3-", [-1], [1.5], [True], None, 3, {},
+     {"n": 10, "bits": BOMB}, {"n": 10, "ids": BOMB},
+     {"n": 10**15, "bits": "AA=="}, {"n": 10, "bits": "&"}, {"n": 9, "bits": 4}],
 )  # fmt: skip
 def test_strange_ids_are_refused(told):
     with pytest.raises(StorageError):

@@ -44,7 +44,7 @@ def test_every_choice_is_made_again(name, pace):
     assert hash_chain.breaks(hash_chain.links(line.rstrip(b"\n") for line in lines)) == []
     assert len(lines) == simulation.registrar.events + 1
     result = recompute(entries(lines), start(about).registrar)
-    assert (result.differences, result.left, result.rounds) == ([], "", len(lines) - 1)
+    assert (result.differences, result.stopped_because, result.rounds) == ([], "", len(lines) - 1)
     steps = logged_steps(entries(lines))
     assert [step.cohort for step in steps] == [record["cohort"] for record in records]
     used = [record["cohort"] if record["answered"] is None else record["answered"] for record in records]
@@ -68,7 +68,7 @@ def test_what_was_changed_is_found(event, key, change, message):
     forged = copy.deepcopy(chain)
     forged[place][key] = change(forged[place])
     result = recompute(forged, start(about).registrar)
-    assert result.left == "an earlier round differs"
+    assert result.stopped_because == "an earlier round differs"
     assert re.search(message, result.differences[0])
 
 

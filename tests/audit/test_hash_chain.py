@@ -28,7 +28,7 @@ def test_a_whole_chain_holds(lines):
 
 def test_altered(lines):
     lines[3] = lines[3].replace(b'"cohort":[3]', b'"cohort":[4]')
-    assert told(lines) == ["Line 4 was altered: its content has not the hash that it ends in."]
+    assert told(lines) == ["Line 4 was altered: its content does not have the hash that it ends in."]
 
 
 def test_altered_and_hashed_anew(lines):

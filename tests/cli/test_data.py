@@ -78,6 +78,34 @@ def test_availability_draws(
     assert (tmp_path / "a.svg").stat().st_size > 1000
 
 
+STUDY = """
+rounds = 5
+cohort = 4
+data = { name = "digits", clients = 30, partition = { name = "dirichlet", alpha = 0.3 } }
+model = { name = "softmax" }
+local = { lr = 0.1, epochs = 1, batch = 16 }
+devices = { speed = 20.0, speed_spread = 1.0, slow = "high labels" }
+pace = { deadline = 2.0 }
+[[method]]
+name = "uniform"
+"""
+
+
+def test_devices_of_a_study_are_shown_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "phones.toml"
+    study.write_text(STUDY)
+    assert run("devices", str(study), "--plot", str(tmp_path / "d.svg"), monkeypatch=monkeypatch) == 0
+    told = capsys.readouterr().out
+    assert "phones, main, seed 0: 30 devices" in told
+    assert 'Rank correlation of slowness with "high labels": 1.00.' in told
+    assert "of 30 clients train within the deadline of 2 s." in told
+    assert (tmp_path / "d.svg").read_text().startswith("<svg")
+    assert run("devices", str(study), "--setting", "mian", monkeypatch=monkeypatch) == 2
+    assert "Did you mean 'main'?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

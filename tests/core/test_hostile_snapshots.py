@@ -39,11 +39,11 @@ def test_the_snapshot_itself_goes_on(snapshot):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("sent", [["model", [NOT_THERE], [1.0]]]),
-        ("sent", [["model", [-1], [1.0]]]),
-        ("sent", [["unheard of", [1], [1.0]]]),
-        ("sent", [["model", [1, 2], [1.0]]]),
-        ("sent", [["model", [1], [-5.0]]]),
+        ("sent_norms", [["model", [NOT_THERE], [1.0]]]),
+        ("sent_norms", [["model", [-1], [1.0]]]),
+        ("sent_norms", [["unheard of", [1], [1.0]]]),
+        ("sent_norms", [["model", [1, 2], [1.0]]]),
+        ("sent_norms", [["model", [1], [-5.0]]]),
         ("unsound", [NOT_THERE]),
         ("unsound", [-1]),
         ("excused", [NOT_THERE]),

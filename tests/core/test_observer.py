@@ -31,11 +31,11 @@ class Ear:
 
     def answered(self, turn, question, answers):
         self.log.answered(turn, question, answers)
-        self.heard.asked.append(answers)
+        self.heard.answers.append(answers)
 
     def finished(self, turn, done, reports):
         self.log.finished(turn, done, reports)
-        self.rounds.append(Evidence(self.heard.asked, dict(reports)))
+        self.rounds.append(Evidence(self.heard.answers, dict(reports)))
 
     def joined(self, population):
         self.log.joined(population)
@@ -67,12 +67,12 @@ def test_every_choice_of_every_method_is_made_again(name):
     lines, heard = logged(selector)
     assert hash_chain.breaks(hash_chain.links(line.rstrip(b"\n") for line in lines)) == []
     result = recompute(entries(lines), fresh(selector), evidence=lambda t: heard[t])
-    assert (result.rounds, result.differences, result.left) == (ROUNDS, [], "")
+    assert (result.rounds, result.differences, result.stopped_because) == (ROUNDS, [], "")
     alone = recompute(entries(lines), fresh(selector))  # the log and nothing else
     assert alone.differences == []
     vectors = any(not s.scalar for s in (*selector.needs.asks, *selector.needs.reports))
     assert (alone.rounds < ROUNDS) == vectors
-    assert ("only digests" in alone.left) == vectors
+    assert ("only digests" in alone.stopped_because) == vectors
 
 
 def test_the_same_seed_gives_the_same_bytes():
@@ -281,7 +281,7 @@ def test_clients_that_join_are_told_with_the_round_they_join_in():
     assert known.rounds == 3
     unknown = recompute(entries(lines), Registrar(selector, small, seed=3))
     assert (unknown.rounds, unknown.differences) == (1, [])
-    assert "their facts are not available" in unknown.left
+    assert "their facts are not available" in unknown.stopped_because
 
 
 def test_commitments_hide_and_bind():

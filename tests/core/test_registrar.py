@@ -129,7 +129,7 @@ def test_one_round(registrar):
     assert registrar.state.loss[4] == -1  # silence teaches nothing
     assert registrar.index == 1
     (asked,) = turn.asked
-    assert (asked.signal, asked.asked, asked.answered, asked.floats_up) == ("loss", 4, 3, 3)
+    assert (asked.signal, asked.n_asked, asked.n_answered, asked.floats_up) == ("loss", 4, 3, 3)
 
 
 class TestFaults:
@@ -714,8 +714,8 @@ class TestThreads:
         [
             lambda one: one.begin(range(10), 3),
             lambda one: one.join(Population(np.arange(1, 15))),
-            lambda one: one.finish(one._open),
-            lambda one: one._open.answer({}),
+            lambda one: one.finish(one._open_turn),
+            lambda one: one._open_turn.answer({}),
             lambda one: one.export(),
             lambda one: one.save("never written"),
             lambda one: one.restore(*Registrar(Worst(), Population(SIZES)).export()),

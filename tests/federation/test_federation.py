@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -307,6 +308,138 @@ def test_stop_ends_after_the_round(tmp_path):
     assert len(federation.history) == 2
     resumed = played(rounds=3, selector="uniform", checkpoint=tmp_path / "run.npz", resume=True)
     assert len(resumed.history) == 3
+
+
+def holding(name, over):
+    """A device that is given a training and never delivers it."""
+
+    def handle(work):
+        if work.ask.kind == "train":
+            over.wait()
+        return tiny.devices()[name].handle(work)
+
+    return handle
+
+
+def test_stop_closes_a_round_that_has_no_deadline():
+    """Those who have answered count; whoever holds the round is not waited for."""
+    over = threading.Event()
+    mailbox = Mailbox()
+    federation = Federation(mailbox, tiny.model(), "full", cohort=8, deadline=math.inf, wait_for=8)
+    running = threading.Thread(target=federation.run, args=(5,), daemon=True)
+    with serving(mailbox, handlers(device_0=holding("device-0", over)), threads=8):
+        try:
+            running.start()
+            while len(federation.messenger.training.replies) < 7:
+                time.sleep(0.01)
+            federation.stop()
+            running.join(60)
+            assert not running.is_alive()
+        finally:
+            over.set()
+    (record,) = federation.history
+    assert record["answered"] == [1, 2, 3, 4, 5, 6, 7]
+    assert record["silent"] == [0]
+
+
+def test_stop_ends_a_question_that_has_no_deadline():
+    over = threading.Event()
+
+    def silent(work):
+        if work.ask.kind == "query":
+            over.wait()
+        return tiny.devices()["device-0"].handle(work)
+
+    mailbox = Mailbox()
+    federation = Federation(
+        mailbox,
+        tiny.model(),
+        cohort=3,
+        deadline=math.inf,
+        answer_timeout=math.inf,
+        wait_for=8,
+        selector="power-of-choice",
+    )
+    running = threading.Thread(target=federation.run, args=(5,), daemon=True)
+    with serving(mailbox, handlers(device_0=silent), threads=8):
+        try:
+            running.start()
+            while not federation.messenger._awaited:
+                time.sleep(0.01)
+            time.sleep(0.5)
+            federation.stop()
+            running.join(60)
+            assert not running.is_alive()
+        finally:
+            over.set()
+
+
+def test_a_lost_device_does_not_hold_a_round_without_a_deadline():
+    over = threading.Event()
+    mailbox = Mailbox(lost_after=2.0)
+    federation = Federation(mailbox, tiny.model(), "full", cohort=8, deadline=math.inf, wait_for=8)
+    with serving(mailbox, handlers(device_0=holding("device-0", over)), threads=8):
+        try:
+            federation.run(1)
+        finally:
+            over.set()
+    (record,) = federation.history
+    assert record["silent"] == [0]
+    assert record["answered"] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_lost_stand_by_is_not_busy_for_ever():
+    """It is not needed, and its device never comes back: without a deadline, only its silence tells."""
+    over = threading.Event()
+    mailbox = Mailbox(lost_after=2.0)
+    federation = Federation(mailbox, tiny.model(), "uniform", cohort=7, overselect=8 / 7, deadline=math.inf, wait_for=8)
+    with serving(mailbox, handlers(device_0=holding("device-0", over)), threads=8):
+        try:
+            federation.driver.play_round()
+            busy = federation.messenger.busy_sessions()
+            deadline = time.monotonic() + 60
+            while federation.messenger.busy_sessions() and time.monotonic() < deadline:
+                federation.messenger._receive(0.1)
+        finally:
+            over.set()
+    assert busy == {"device-0/1"}
+    assert federation.messenger.busy_sessions() == set()
+
+
+def test_what_clients_send_is_decided_once(tmp_path):
+    """The first cohort sends some of the arrays; after a restart, a reply that comes alone is held against that."""
+
+    def partial(name, *, fails=False):
+        def handle(work):
+            if work.ask.kind == "train" and fails:
+                raise RuntimeError("no power")
+            reply = tiny.devices()[name].handle(work)
+            return replace(reply, model={"w": reply.model["w"]}) if reply.model else reply
+
+        return device_handle(handle)
+
+    def device_handle(handle):
+        def guarded(work):
+            try:
+                return handle(work)
+            except RuntimeError as error:
+                return Reply(work.handle, "failed", reason=str(error))
+
+        return guarded
+
+    names = ["device-0", "device-1"]
+    options = {"selector": "full", "cohort": 2, "wait_for": 2, "checkpoint": tmp_path / "run.npz"}
+    model = {**tiny.model(), "personal": np.zeros(3, np.float32)}
+    for rounds, one_fails in ((1, False), (2, True)):
+        mailbox = Mailbox()
+        federation = Federation(mailbox, model, resume=True, **options)
+        devices = {"device-0": partial("device-0"), "device-1": partial("device-1", fails=one_fails)}
+        with serving(mailbox, devices):
+            federation.run(rounds)
+    assert federation.messenger.check.names == {"w"}
+    assert federation.history[-1]["answered"] == [0]
+    assert federation.history[-1]["left_out"] == {}
+    assert [record["names"] for record in federation.history] == [names, names]
 
 
 def test_stop_ends_a_server_that_nobody_calls():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -171,6 +172,40 @@ def test_cancel_withdraws_what_nobody_has_seen(mailbox):
     assert mailbox.poll(0) == []
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("fetched", [False, True])
+def test_work_without_a_deadline_is_lost_with_its_device(clock, fetched, cancelled):
+    """Nobody waits for ever: neither a round, nor for a stand-by that it did not need."""
+    mailbox = Mailbox(presence=60, pause=10, lost_after=600, clock=clock)
+    mailbox.check_in("a")
+    mailbox.check_in("b")
+    handle = posted(mailbox, "a", seconds=math.inf)
+    others = posted(mailbox, "b", seconds=math.inf)
+    if fetched:
+        mailbox.check_in("a")
+    withdrawn = mailbox.cancel([handle]) if cancelled else []
+    clock.now += 600
+    mailbox.check_in("b")
+    assert mailbox.poll(0) == []
+    clock.now += 1
+    lost = mailbox.poll(0)
+    if withdrawn:  # no device had fetched it: there is nothing to lose
+        assert lost == []
+        return
+    assert [(reply.handle, reply.outcome) for reply in lost] == [(handle, "lost")]
+    assert "has not called for 601 s" in lost[0].reason
+    assert mailbox.deliver(handle, Reply(handle)) == "expired"
+    assert mailbox.deliver(others, Reply(others)) == "accepted"
+
+
+def test_work_with_a_deadline_lapses_by_itself(clock):
+    mailbox = Mailbox(presence=60, pause=10, lost_after=600, clock=clock)
+    mailbox.check_in("a")
+    posted(mailbox, "a", seconds=5000)
+    clock.now += 1000
+    assert mailbox.poll(0) == []
+
+
 # -- threads -----------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +261,7 @@ def test_many_threads_get_every_reply_exactly_once():
         ({"presence": 0}, "Mailbox.presence must be seconds > 0; got 0"),
         ({"presence": 5, "pause": 5}, "Mailbox.pause must be seconds between 0 and presence, 5; got 5. A device that"),
         ({"pause": "soon"}, "Mailbox.pause must be seconds"),
+        ({"lost_after": 0}, "Mailbox.lost_after must be seconds > 0; got 0. math.inf waits without end."),
     ],
 )
 def test_what_is_no_mailbox_is_refused(options, message):

@@ -14,8 +14,7 @@ from sortition.clients.models import as_vector
 from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, STEP_GRADIENT, UPDATE, probe
 from sortition.core.errors import InputError
 from sortition.flower import answer, pytorch, wire
-from sortition.simulation.client import SimClient
-from sortition.simulation.round_cache import RoundCache
+from sortition.simulation.round_cache import RoundCache, SimClient
 
 ME, T = 4, 2
 

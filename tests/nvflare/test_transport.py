@@ -1,5 +1,7 @@
 """One site that sends nonsense is left out; the job goes on. And which asks become one task."""
 
+import math
+
 import numpy as np
 import pytest
 from nvflare.apis.shareable import Shareable
@@ -75,7 +77,7 @@ def test_facts_signals_and_tags_of_another_form_are_not_there():
 
 
 def test_rows_of_another_form_are_not_there():
-    result = FLModelUtils.to_shareable(wire.reply(rows=[1, 2]))
+    result = FLModelUtils.to_shareable(wire.reply({"rows": [1, 2]}))
     reply = read_reply("0/a", "a", Ask("query", "a/token", signals=("loss",)), result)
     assert (reply.outcome, reply.rows) == ("ok", {})
 
@@ -96,6 +98,21 @@ def posted(asks):
 
 def session(number):
     return f"site-{number}/token of site-{number}"
+
+
+@pytest.mark.parametrize("seconds", [5.0, math.inf])
+def test_work_without_a_deadline_is_lost_with_its_site(seconds):
+    loopback = federation(3)
+    controller = begun(loopback)
+    controller.transport.online()
+    loopback.silent = {"site-1", "site-2"}
+    asks = [Ask("train", session(number), client=number, model=SITE_MODEL, seconds=seconds) for number in (1, 2)]
+    first, _ = controller.transport.post(asks)
+    assert controller.transport.poll(0) == []
+    loopback.offline = {"site-1"}
+    lost = [(reply.handle, reply.outcome) for reply in controller.transport.poll(0)]
+    assert lost == ([(first, "lost")] if seconds == math.inf else [])
+    assert controller.transport.poll(0) == []
 
 
 def test_asks_of_one_content_become_one_task_that_names_the_id_of_each_site():

@@ -98,6 +98,13 @@ class Oort:
             self.U[i] = self.B[i] * rms[i]
             self.L[i], self.D[i] = self.R, durations[i]
             total += self.U[i]
+        for i in cohort:
+            if i not in self.E:  # picked, and has never answered
+                self.E.add(i)
+                self.U[i] = 0.0
+                self.L[i] = self.R
+                if done:  # slower than the slowest
+                    self.D[i] = max(durations[j] for j in done)
         self.achieved.append(total)
         W, past = self.s["W"], self.achieved
         if len(past) >= 2 * W and sum(past[-2 * W : -W]) > sum(past[-W:]) * (1 + 1e-9):

@@ -94,10 +94,12 @@ def test_a_curve_of_runs_of_different_lengths_is_a_mean_at_every_round(tmp_path)
     for seed, rounds in ((0, 500), (1, 500), (2, 330)):  # the last one goes on
         for label, start in (("uniform", 0.1), ("fedgs", 0.2)):
             write_run(tmp_path, label, seed, [start + seed / 10] * rounds, done=rounds == 500)
-    rows = [row for row in drawn(tmp_path)["accuracy"].tables["curves_accuracy"] if row["smoothing"] == 1]
-    assert {row["n"] for row in rows if row["round"] <= 330} == {3}
-    assert {row["mean"] for row in rows if row["method"] == "fedgs" and row["round"] <= 330} == {0.3}
-    assert {row["n"] for row in drawn(tmp_path)["difference"].tables["gap"] if row["round"] <= 330} == {3}
+    table = drawn(tmp_path)["accuracy"].tables["curves_accuracy"]
+    rows = [row for row in table if row["smoothing"] == 1 and row["axis"] == "rounds"]
+    assert {row["n"] for row in rows if row["x"] <= 330} == {3}
+    assert {row["mean"] for row in rows if row["method"] == "fedgs" and row["x"] <= 330} == {0.3}
+    gap = [row for row in drawn(tmp_path)["difference"].tables["gap"] if row["axis"] == "rounds"]
+    assert {row["n"] for row in gap if row["x"] <= 330} == {3}
 
 
 def test_a_picture_of_one_method_says_which(tmp_path):

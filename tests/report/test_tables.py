@@ -93,7 +93,7 @@ def test_a_digest_counts_labels_and_questions(study):
     # labels of everybody: (10, 6)/16; cohort {0, 1}: (½, ½), {1, 3}: (½, ½), {2, 3}: (¾, ¼)
     assert digest.skew == pytest.approx([0.125, 0.125, 0.125])
     assert digest.questions == {"loss": 9}
-    assert digest.megabytes.tolist() == [2.5, 5.0, 7.5]
+    assert digest.costs["megabytes"].tolist() == [2.5, 5.0, 7.5]
     assert digest.counts["selected"].tolist() == [1, 2, 1, 2]
 
 

@@ -84,9 +84,9 @@ def test_weights_are_unbiased_where_nobody_is_left_out():
     rng = np.random.default_rng(0)
     pi, sizes = np.linspace(0.2, 0.9, 8), rng.integers(10, 60, 8)
     there = markov(8, 4000, pi, np.full(8, 0.3), rng)
-    for cohort in ("all", "budget"):
+    for train in ("all", "budget"):
         total = np.zeros(8)
-        registrar = Registrar(load("ca-fed", bias=1e9, cohort=cohort), Population(sizes))
+        registrar = Registrar(load("ca-fed", bias=1e9, train=train), Population(sizes))
         for t in range(4000):
             turn = registrar.begin(np.flatnonzero(there[t]), 3)
             if turn.question is not None:
@@ -94,7 +94,7 @@ def test_weights_are_unbiased_where_nobody_is_left_out():
             assert turn.cohort.mass == "expected" or not turn.cohort.ids.size
             if t >= 1000:
                 total[turn.cohort.ids] += turn.cohort.weights
-            assert cohort == "all" or turn.cohort.ids.size <= 3
+            assert train == "all" or turn.cohort.ids.size <= 3
             registrar.finish(turn)
         assert total / 3000 == pytest.approx(sizes / sizes.sum(), rel=0.15)
 

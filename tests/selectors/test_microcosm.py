@@ -24,7 +24,7 @@ def differs(seed, *, one=1.5, repay=False, M=4, rounds=6, share=0.7):
     n, p = population.n_clients, (population.sizes / population.sizes.sum()).tolist()
     phi, kappa = literal.features(population.label_counts.tolist(), p)
     d, lam, silent = [0.0] * n, one / kappa, set()
-    registrar = Registrar(load("microcosm", trade_off=one, repay_mixture=repay), population, seed=seed)
+    registrar = Registrar(load("microcosm", trade_off=one, repay_mixture=repay, estimate=False), population, seed=seed)
     for t in range(rounds):
         rng = np.random.default_rng([seed, t])
         A = np.flatnonzero(rng.random(n) < share).tolist()
@@ -71,7 +71,7 @@ SLIPS = [
         "rows[position[is_portrayed]] - mean",
         "rows[position[is_portrayed]]",
     ),  # features that are not centred
-    (microcosm.Microcosm, "weight", " / max(kappa, FLAT)", ""),  # λ without κ
+    (microcosm.Microcosm, "learnt", " / max(kappa, FLAT)", ""),  # λ without κ
 ]
 
 
@@ -191,7 +191,7 @@ def test_cohorts_hold_every_kind_of_client_where_labels_tell_kinds():
 @pytest.mark.parametrize("by", ["updates", "bias"])
 def test_kinds_are_learnt_from_what_the_cohort_reports(by):
     world = QuadraticWorld(12, kinds=2, spread=0.02)
-    cohorts = play(load("microcosm", by=by, trade_off=1.0), world, 24, budget=2)
+    cohorts = play(load("microcosm", by=by, trade_off=1.0, repay_mixture=False), world, 24, budget=2)
     assert [sorted(world.kinds[cohort.ids]) for cohort in cohorts[9:]] == [[0, 1]] * 15
 
 
@@ -200,7 +200,7 @@ def test_secure_products_choose_as_the_label_counts_themselves():
     world = ScriptedWorld(20)
     world.population = population
     chosen = [
-        play(load("microcosm", by=by), world, 6, budget=4, available=share_of(world, 1.0))
+        play(load("microcosm", by=by, estimate=False), world, 6, budget=4, available=share_of(world, 1.0))
         for by in ("labels", "secure")
     ]
     for plain, secure in zip(*chosen, strict=True):
@@ -293,7 +293,9 @@ def test_empty_clients_and_clients_alike_are_no_problem():
 
 
 def test_it_is_a_selector_that_rules_secure_aggregation_out_only_with_updates():
-    exact = {by: load("microcosm", by=by).needs.individual for by in ("labels", "sizes", "secure", "updates", "bias")}
+    kinds = ("labels", "sizes", "secure", "updates", "bias")
+    exact = {by: load("microcosm", by=by, estimate=False).needs.individual for by in kinds}
+    assert load("microcosm", by="labels").needs.individual  # λ and the ledger are learnt from sketches
     assert exact == {"labels": False, "sizes": False, "secure": False, "updates": True, "bias": True}
     assert isinstance(load("microcosm"), Selector)
     assert isinstance(play(load("microcosm"), ScriptedWorld(8), 1, budget=2)[0], Cohort)
@@ -310,9 +312,10 @@ def test_auto_takes_the_variant_that_facts_and_limits_allow(labels, secure, by):
     world = ScriptedWorld(12)
     people = world.population if labels else Population(world.population.sizes)
     registrar = Registrar(load("auto", secure_aggregation=secure), people)
-    assert registrar.selector == load("microcosm", by=by, secure_aggregation=secure)
+    learns = labels and not secure
+    assert registrar.selector == load("microcosm", by=by, secure_aggregation=secure, estimate=learns)
     assert registrar.begin(range(12), 3).cohort.notes["by"] == by
-    assert registrar.needs.individual is (by == "updates")
+    assert registrar.needs.individual is not secure
 
 
 @pytest.mark.parametrize("parameters", [{"by": "updates"}, {"by": "labels", "estimate": True}])

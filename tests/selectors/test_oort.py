@@ -65,6 +65,7 @@ def test_chooses_as_the_literal_twin(seed, parameters):
         (oort.Oort, "_scores", "np.maximum(state.last[ids], 1)", "np.maximum(t - state.last[ids], 1)"),
         (oort.Oort, "_scores", "** self.alpha", "** 1"),
         (oort.Oort, "_scores", "state.utility[ids], self.clip", "state.utility[ids], 1.0"),
+        (oort.Oort, "observe", "np.setdiff1d(feedback.cohort.ids, losses.ids)", "losses.ids[:0]"),
         (oort.Oort, "_pace", "(earlier) > rounded", "(earlier) < rounded"),
         (oort.Oort, "_preferred_duration", "(1 + state.steps)\n", "1\n"),
         (oort.Oort, "select", "-state.picks[overused]", "state.picks[overused]"),

@@ -56,7 +56,7 @@ def differs(seed, rounds=40, **parameters):
         if there:
             tier = twin.tier(there, draws.random(1)[0])
             members = {i for i in ids.tolist() if tiers.get(i) == tier}
-            if turn.cohort.notes["tier"] != tier or not np.allclose(registrar._open.state.chance, twin.P):
+            if turn.cohort.notes["tier"] != tier or not np.allclose(registrar._open_turn.state.chance, twin.P):
                 return True
             if not set(turn.cohort.ids.tolist()) <= members or turn.cohort.ids.size != min(3, len(members)):
                 return True
@@ -175,7 +175,7 @@ def test_who_always_reaches_the_limit_is_left_out_until_profiled_anew():
 def test_equal_latencies_give_tiers_by_id():
     state = tifl.Memory(10)
     state.total[:], state.profiles[:] = 2.0, 1
-    assert load("tifl")._tiers(state).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert load("tifl")._tiers(state, None).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
 def test_bad_parameters_are_named():

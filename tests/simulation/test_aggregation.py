@@ -17,28 +17,29 @@ DECAYING = replace(RULE, decay=0.9)
 
 
 def setup(name, faults=None, rounds=12, **options):
-    own = world(rule=DECAYING, devices=Devices(dropout=0.2))
+    small_world = world(rule=DECAYING, devices=Devices(dropout=0.2))
     draws = FaultDraws(faults or Faults(), 10, 5)
-    return Setup(own, load("uniform"), 3, rounds, combine=CombineRule(name, **options), faults=draws)
+    return Setup(small_world, load("uniform"), 3, rounds, combine=CombineRule(name, **options), faults=draws)
 
 
 def test_fedvarp_in_the_engine_is_a_loop_of_ones_own():
-    own = setup("fedvarp", rounds=6)
-    rule, carry = CombineRule("fedvarp"), start(own)
-    params, memory = carry.params, rule.init(carry.params.size, 10)
+    played_setup = setup("fedvarp", rounds=6)
+    rule = CombineRule("fedvarp")
+    simulation = start(played_setup)
+    params, memory = simulation.params, rule.init(simulation.params.size, 10)
     for t in range(6):
-        record = carry.play_round()
+        record = simulation.play_round()
         ids = np.array(record["cohort"] if record["answered"] is None else record["answered"], np.int64)
         if not ids.size:
             continue
-        deltas = own.world.train(params, ids, [], t).deltas
+        deltas = played_setup.world.train(params, ids, [], t).deltas
         chosen = dict(zip(record["cohort"], record["weights"], strict=True))
         weights = np.array([chosen[k] for k in ids.tolist()])
         weights *= sum(record["weights"]) / weights.sum()
         update, memory = rule.apply(ids, weights, deltas, memory, clients=10, rate=DECAYING.lr_at(t))
         params = params + update
-        np.testing.assert_allclose(carry.params, params, atol=1e-6)
-    assert len(carry.memory.rows) > 3
+        np.testing.assert_allclose(simulation.params, params, atol=1e-6)
+    assert len(simulation.memory.rows) > 3
 
 
 @pytest.mark.parametrize("name", ["fedvarp", "mifa"])
@@ -63,14 +64,14 @@ def test_a_crash_leaves_no_trace_in_the_memory():
 
 
 def test_who_takes_an_id_over_is_remembered_by_nothing():
-    own = setup("mifa", Faults(leaving=0.4, returning=0.0, reused=0.6), rounds=10)
-    carry, seen = start(own), 0
+    played_setup = setup("mifa", Faults(leaving=0.4, returning=0.0, reused=0.6), rounds=10)
+    simulation, seen = start(played_setup), 0
     for _ in range(10):
-        before = set(carry.memory.rows)
-        record = carry.play_round()
+        before = set(simulation.memory.rows)
+        record = simulation.play_round()
         taken = set(record.get("faults", {}).get("taken", ()))
         answered = record["cohort"] if record["answered"] is None else record["answered"]
-        assert set(carry.memory.rows) == (before - taken) | set(answered)
+        assert set(simulation.memory.rows) == (before - taken) | set(answered)
         seen += len(taken & before)
     assert seen > 0
 

@@ -22,8 +22,8 @@ def mask(kind, strength=4.0, share=0.3):
     return world(attacks=Attacks(kind=kind, strength=strength, share=share))
 
 
-def told(own, signal):
-    return own.measure(own.initial, Measure(signal, EVERYBODY), 0).values
+def told(small_world, signal):
+    return small_world.measure(small_world.initial, Measure(signal, EVERYBODY), 0).values
 
 
 def test_adversaries_depend_on_the_seed_alone():
@@ -58,74 +58,76 @@ def test_sizes_that_no_population_holds_are_the_strengths_fault():
     """A client here has at most 17 examples: 17 · 1e15 > 2**53 ≈ 9.007e15, as whole numbers and as fractions."""
     with pytest.raises(InputError, match=r"Attacks\.strength must be smaller where sizes are claimed; got 1"):
         mask("size", 1e15).population()
-    own = mask("size", 1e14).population()
-    assert own.sizes.min() > 0
-    assert own.sizes.max() <= 2**53
+    population = mask("size", 1e14).population()
+    assert population.sizes.min() > 0
+    assert population.sizes.max() <= 2**53
 
 
 @pytest.mark.parametrize("kind", ["update", "loss", "latency"])
 def test_the_strongest_lie_warns_of_nothing_and_leaves_the_model_finite(kind):
-    own = mask(kind, 1e15)
+    small_world = mask(kind, 1e15)
     large = np.full((10, 3), 1e30, np.float32)  # times −1e15, beyond float32
-    sent = own.adversaries.updates(EVERYBODY, large)
-    assert np.isinf(sent[own.adversaries.ids]).all() == (kind == "update")
-    carry = run(Setup(own, load("power-of-choice"), 3, 3, evaluate_every=0))
-    assert np.isfinite(carry.params).all()
+    sent = small_world.adversaries.updates(EVERYBODY, large)
+    assert np.isinf(sent[small_world.adversaries.ids]).all() == (kind == "update")
+    simulation = run(Setup(small_world, load("power-of-choice"), 3, 3, evaluate_every=0))
+    assert np.isfinite(simulation.params).all()
 
 
 @pytest.mark.parametrize("signal", [*SCALARS, signals.DURATION, *VECTORS], ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["none", "loss", "latency", "update"])
 def test_each_kind_lies_about_its_own_signals_by_its_strength(kind, signal):
-    own = mask(kind)
+    small_world = mask(kind)
     factor = np.ones(10)
     if kind == "loss" and signal in SCALARS:
-        factor[own.adversaries.ids] = 4.0
+        factor[small_world.adversaries.ids] = 4.0
     elif kind == "latency" and signal is signals.DURATION:
-        factor[own.adversaries.ids] = 0.25
+        factor[small_world.adversaries.ids] = 0.25
     elif kind == "update" and signal in VECTORS:
-        factor[own.adversaries.ids] = -4.0
+        factor[small_world.adversaries.ids] = -4.0
     truth = told(world(), signal)
-    np.testing.assert_allclose(told(own, signal).T, (truth.T * factor), rtol=1e-5, atol=1e-7)
-    reported = own.train(own.initial, EVERYBODY, [signal], 0).reports[signal.name]
-    expected = world().train(own.initial, EVERYBODY, [signal], 0).reports[signal.name].values
+    np.testing.assert_allclose(told(small_world, signal).T, (truth.T * factor), rtol=1e-5, atol=1e-7)
+    reported = small_world.train(small_world.initial, EVERYBODY, [signal], 0).reports[signal.name]
+    expected = world().train(small_world.initial, EVERYBODY, [signal], 0).reports[signal.name].values
     np.testing.assert_allclose(reported.values.T, expected.T * factor, rtol=1e-5, atol=1e-7)
 
 
 def test_resources_are_claimed_like_durations():
-    own = mask("latency")
-    factor = np.where(own.adversaries.mask, 0.25, 1.0)
+    small_world = mask("latency")
+    factor = np.where(small_world.adversaries.mask, 0.25, 1.0)
     truth = told(world(devices=Devices(bandwidth=100.0)), signals.RESOURCES)
     assert (truth > 0).all()
-    own = own.variant(devices=Devices(bandwidth=100.0))
-    np.testing.assert_allclose(told(own, signals.RESOURCES), truth * factor[:, None])
+    small_world = small_world.variant(devices=Devices(bandwidth=100.0))
+    np.testing.assert_allclose(told(small_world, signals.RESOURCES), truth * factor[:, None])
 
 
 def test_crafted_updates_are_what_the_server_adds():
-    own, honest = mask("update"), world()
-    factor = np.where(own.adversaries.mask, -4.0, 1.0)[:, None]
-    truth = honest.train(own.initial, EVERYBODY, [], 0).deltas
-    np.testing.assert_allclose(own.train(own.initial, EVERYBODY, [], 0).deltas, truth * factor, rtol=1e-5, atol=1e-7)
-    carry = run(Setup(own, Scripted(cohort=tuple(range(10))), 10, 1))
-    expected = own.initial + np.full(10, 0.1, np.float32) @ (truth * factor)
-    np.testing.assert_allclose(carry.params, expected, atol=1e-5)
+    small_world, honest = mask("update"), world()
+    factor = np.where(small_world.adversaries.mask, -4.0, 1.0)[:, None]
+    truth = honest.train(small_world.initial, EVERYBODY, [], 0).deltas
+    np.testing.assert_allclose(
+        small_world.train(small_world.initial, EVERYBODY, [], 0).deltas, truth * factor, rtol=1e-5, atol=1e-7
+    )
+    simulation = run(Setup(small_world, Scripted(cohort=tuple(range(10))), 10, 1))
+    expected = small_world.initial + np.full(10, 0.1, np.float32) @ (truth * factor)
+    np.testing.assert_allclose(simulation.params, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "adaptive"])  # test_adaptive.py
 def test_facts_are_told_and_the_truth_stays(kind):
-    own, honest = mask(kind), world().population()
-    facts, adversaries = own.population(), own.adversaries.ids
+    small_world, honest = mask(kind), world().population()
+    facts, adversaries = small_world.population(), small_world.adversaries.ids
     others = np.setdiff1d(EVERYBODY, adversaries)
     np.testing.assert_array_equal(facts.sizes[others], honest.sizes[others])
     np.testing.assert_array_equal(facts.label_counts[others], honest.label_counts[others])
     if kind == "size":
         np.testing.assert_array_equal(facts.sizes[adversaries], 4 * honest.sizes[adversaries])
         np.testing.assert_array_equal(facts.label_counts[adversaries], 4 * honest.label_counts[adversaries])
-        np.testing.assert_array_equal(own.holdings.sizes, honest.sizes)  # work and time are the true ones
+        np.testing.assert_array_equal(small_world.holdings.sizes, honest.sizes)  # work and time are the true ones
     elif kind == "histogram":
         rarest = honest.label_counts.sum(axis=0).argmin()
         np.testing.assert_array_equal(facts.label_counts[adversaries, rarest], honest.sizes[adversaries])
         np.testing.assert_array_equal(facts.label_counts.sum(axis=1), honest.sizes)
-        products = told(own, signals.PRODUCTS)
+        products = told(small_world, signals.PRODUCTS)
         np.testing.assert_array_equal(products, facts.label_counts @ facts.label_counts.T)
     elif kind == "sybil":
         np.testing.assert_array_equal(facts.sizes[adversaries], honest.sizes[adversaries[0]])
@@ -139,11 +141,13 @@ def captured(name, kind, guards=None, seeds=range(4), rounds=10, **parameters):
     """Share of places that three of ten adversaries hold."""
     places = []
     for seed in seeds:
-        own = world(seed=seed, attacks=Attacks(kind=kind, share=0.3, strength=50.0))
+        small_world = world(seed=seed, attacks=Attacks(kind=kind, share=0.3, strength=50.0))
         cohorts = []
-        setup = Setup(own, load(name, **parameters), 3, rounds, seed=seed, guards=guards or Guards(), evaluate_every=0)
+        setup = Setup(
+            small_world, load(name, **parameters), 3, rounds, seed=seed, guards=guards or Guards(), evaluate_every=0
+        )
         run(setup, on_record=lambda _, record, kept=cohorts: kept.extend(record["cohort"]))
-        places += [client in own.adversaries.ids for client in cohorts]
+        places += [client in small_world.adversaries.ids for client in cohorts]
     return np.mean(places)
 
 

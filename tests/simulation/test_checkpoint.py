@@ -37,24 +37,24 @@ class Killer(FaultDraws):
 
 
 def setup(faults=None, name="active"):
-    own = world(seed=3, devices=Devices(jitter=0.2, dropout=0.2, speed_spread=0.5))
-    return Setup(own, load(name), 4, ROUNDS, step=StepRule("adam", lr=0.05), seed=3, faults=faults)
+    small_world = world(seed=3, devices=Devices(jitter=0.2, dropout=0.2, speed_spread=0.5))
+    return Setup(small_world, load(name), 4, ROUNDS, step=StepRule("adam", lr=0.05), seed=3, faults=faults)
 
 
 def play(folder, faults=None, stop=ROUNDS):
     """Append records, checkpoint every third round, resume from what is there: what a runner does."""
     lines, saved = folder / "rounds.jsonl", folder / "checkpoint.npz"
-    carry = checkpoint.load(saved, setup(faults)) if saved.exists() else None
-    kept = lines.read_text().splitlines()[: carry.registrar.index] if carry else []
+    simulation = checkpoint.load(saved, setup(faults)) if saved.exists() else None
+    kept = lines.read_text().splitlines()[: simulation.registrar.index] if simulation else []
     lines.write_text("".join(line + "\n" for line in kept))
 
-    def keep(carry, record):
+    def keep(simulation, record):
         with lines.open("a") as file:
             file.write(json.dumps(record) + "\n")
-        if carry.registrar.index % 3 == 0:
-            checkpoint.save(saved, carry)
+        if simulation.registrar.index % 3 == 0:
+            checkpoint.save(saved, simulation)
 
-    return run(setup(faults), stop, keep, carry), lines.read_bytes()
+    return run(setup(faults), stop, keep, simulation), lines.read_bytes()
 
 
 def spawn(folder, kill=-1):
@@ -78,13 +78,13 @@ def test_resuming_is_bit_identical(tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    carry, lines = play(whole)
+    simulation, lines = play(whole)
     play(part, stop=5)  # two rounds after the checkpoint
     again, resumed = play(part)
     assert resumed == lines
-    np.testing.assert_array_equal(again.params, carry.params)
-    assert again.totals == carry.totals
-    assert again.clock == carry.clock
+    np.testing.assert_array_equal(again.params, simulation.params)
+    assert again.totals == simulation.totals
+    assert again.clock == simulation.clock
 
 
 def test_kill_and_several_processes_give_the_same_bytes(tmp_path):
@@ -102,13 +102,13 @@ def test_kill_and_several_processes_give_the_same_bytes(tmp_path):
 
 def test_a_foreign_checkpoint_is_refused(tmp_path):
     path = tmp_path / "checkpoint.npz"
-    carry, _ = play(tmp_path)
+    simulation, _ = play(tmp_path)
     with pytest.raises(StorageError, match="another selection"):
         checkpoint.load(path, setup(name="uniform"))
     other = Setup(world(), load("active"), 4, ROUNDS, seed=3)
     with pytest.raises(StorageError, match="server state"):
         checkpoint.load(path, other)
-    carry.registrar.save(path)
+    simulation.registrar.save(path)
     with pytest.raises(StorageError, match="not a run's checkpoint"):
         checkpoint.load(path, setup())
 
@@ -164,10 +164,12 @@ def test_a_rehearsing_selector_resumes_too(tmp_path):
     from sortition.core.rounds import Cohort
 
     asked = ((signals.LOSS, tuple(range(10)), Cohort.uniform([1, 2])),)
-    own = Setup(world(), Scripted(questions=asked), 3, 6)
-    whole = run(own)
-    checkpoint.save(tmp_path / "c.npz", run(own, 4))
-    np.testing.assert_array_equal(run(own, simulation=checkpoint.load(tmp_path / "c.npz", own)).params, whole.params)
+    played_setup = Setup(world(), Scripted(questions=asked), 3, 6)
+    whole = run(played_setup)
+    checkpoint.save(tmp_path / "c.npz", run(played_setup, 4))
+    np.testing.assert_array_equal(
+        run(played_setup, simulation=checkpoint.load(tmp_path / "c.npz", played_setup)).params, whole.params
+    )
 
 
 KEPT = {
@@ -183,11 +185,11 @@ def keeping(rule, name="active", **options):
 @pytest.mark.parametrize("rule", KEPT)
 @pytest.mark.parametrize("stop", [1, 5])
 def test_kept_states_of_optimisers_are_in_the_checkpoint(tmp_path, rule, stop):
-    own, records, resumed = keeping(KEPT[rule]), [], []
-    whole = run(own, on_record=lambda _, record: records.append(record))
-    checkpoint.save(tmp_path / "c.npz", run(own, stop, lambda _, record: resumed.append(record)))
-    carry = checkpoint.load(tmp_path / "c.npz", keeping(KEPT[rule]))
-    again = run(own, on_record=lambda _, record: resumed.append(record), simulation=carry)
+    played_setup, records, resumed = keeping(KEPT[rule]), [], []
+    whole = run(played_setup, on_record=lambda _, record: records.append(record))
+    checkpoint.save(tmp_path / "c.npz", run(played_setup, stop, lambda _, record: resumed.append(record)))
+    simulation = checkpoint.load(tmp_path / "c.npz", keeping(KEPT[rule]))
+    again = run(played_setup, on_record=lambda _, record: resumed.append(record), simulation=simulation)
     np.testing.assert_array_equal(again.params, whole.params)
     assert json.dumps(resumed) == json.dumps(records)
     assert again.local.rows.keys() == whole.local.rows.keys()
@@ -196,12 +198,20 @@ def test_kept_states_of_optimisers_are_in_the_checkpoint(tmp_path, rule, stop):
 
 
 def test_a_client_that_never_trained_has_no_state_and_who_takes_an_id_none():
-    own = keeping(KEPT["momentum"], "uniform", faults=FaultDraws(Faults(leaving=0.3, returning=0.0, reused=0.5), 10, 3))
-    carry, seen = start(own), set()
+    played_setup = keeping(
+        KEPT["momentum"], "uniform", faults=FaultDraws(Faults(leaving=0.3, returning=0.0, reused=0.5), 10, 3)
+    )
+    simulation = start(played_setup)
+    trained = set()
+    all_taken = set()
     for _ in range(ROUNDS):
-        record = carry.play_round()
-        seen = (seen - set(record.get("faults", {}).get("taken", []))) | set(record["answered"] or record["cohort"])
-        assert carry.local.rows.keys() == seen
+        record = simulation.play_round()
+        taken = set(record.get("faults", {}).get("taken", []))
+        completed = record["cohort"] if record["answered"] is None else record["answered"]
+        all_taken |= taken & trained
+        trained = (trained - taken) | set(completed)
+        assert simulation.local.rows.keys() == trained
+    assert all_taken, "nobody whose state was kept lost an id, so that nothing was forgotten"
 
 
 def test_the_states_of_another_rule_are_refused(tmp_path):

@@ -24,8 +24,8 @@ def test_fedavg_with_one_client_is_centralised_sgd():
     examples, rule = data(), LocalRule(lr=0.2, epochs=1, batch=16, decay=0.9)
     everything = np.arange(sum(SIZES))
     model = build("mlp", (6,), 4, hidden=(5,))
-    own = World(examples, [everything], model, rule, seed=4)
-    carry, records = simulate(Setup(own, load("uniform"), 1, 3))
+    small_world = World(examples, [everything], model, rule, seed=4)
+    simulation, records = simulate(Setup(small_world, load("uniform"), 1, 3))
     for t in range(3):
         (plan,) = batch_plans([everything], np.array([0]), rule, 4, t)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2 * 0.9**t)
@@ -35,7 +35,7 @@ def test_fedavg_with_one_client_is_centralised_sgd():
             nn.functional.cross_entropy(model(x), y).backward()
             optimiser.step()
     expected = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
-    np.testing.assert_allclose(carry.params, expected, atol=1e-5)
+    np.testing.assert_allclose(simulation.params, expected, atol=1e-5)
     logits = model(torch.tensor(examples.x_test))
     loss = nn.functional.cross_entropy(logits, torch.tensor(examples.y_test)).item()
     assert records[-1]["test"]["loss"] == pytest.approx(loss, rel=1e-4)
@@ -53,16 +53,16 @@ def test_full_participation_does_not_depend_on_the_selector(name):
 
 
 def test_the_next_model_is_the_weighted_sum_of_updates():
-    own = world()
-    setup = Setup(own, Scripted(cohort=(4, 1), weights=(0.5, 0.3)), 2, 3)
-    carry = start(setup)
-    record = carry.play_round()
-    deltas = own.train(own.initial, np.array([4, 1]), [], 0).deltas
-    np.testing.assert_allclose(carry.params, own.initial + np.float32([0.5, 0.3]) @ deltas, atol=1e-6)
+    small_world = world()
+    setup = Setup(small_world, Scripted(cohort=(4, 1), weights=(0.5, 0.3)), 2, 3)
+    simulation = start(setup)
+    record = simulation.play_round()
+    deltas = small_world.train(small_world.initial, np.array([4, 1]), [], 0).deltas
+    np.testing.assert_allclose(simulation.params, small_world.initial + np.float32([0.5, 0.3]) @ deltas, atol=1e-6)
     assert record["cohort"] == [4, 1]
     assert record["weights"] == [0.5, 0.3]
     assert record["answered"] is None
-    losses = own.train(own.initial, np.array([4, 1]), [], 0).losses
+    losses = small_world.train(small_world.initial, np.array([4, 1]), [], 0).losses
     assert record["train_loss"] == pytest.approx(losses.mean(), rel=1e-6)
 
 
@@ -84,13 +84,13 @@ def test_records_are_plain_and_hold_what_was_played():
     after = Cohort.uniform([0, 2])
     asking = ((signals.LOSS, (1, 2, 3), None), (signals.BIAS_UPDATE, (4, 5), None), (signals.LOSS, (6,), after))
     selector = Scripted(questions=asking, reported=(signals.LOSS, signals.UPDATE))
-    carry, records = simulate(Setup(world(), selector, 3, 3, evaluate_every=2, clients_every=3))
+    simulation, records = simulate(Setup(world(), selector, 3, 3, evaluate_every=2, clients_every=3))
     assert json.loads(json.dumps(records, allow_nan=False)) == records
     first = records[0]
     assert [r["round"] for r in records] == [0, 1, 2]
     assert ["test" in r for r in records] == [False, True, True]  # every second, and the last
     assert set(records[2]["clients"]) == {"mean", "std", "worst_tenth", "min"}
-    assert carry.client_scores.shape == (10,)
+    assert simulation.client_scores.shape == (10,)
     assert first["available"] == 10
     assert not first["skipped"]
     told = [(q["signal"], q["of"], q["asked"], q["answered"], q["floats"], q["after"]) for q in first["questions"]]
@@ -100,7 +100,7 @@ def test_records_are_plain_and_hold_what_was_played():
         ("loss", "model", 1, 1, 1, 2),
     ]
     assert not any("second" in key or "time" in key for key in first)
-    assert set(carry.timings) == {"select", "measure", "train", "aggregate", "evaluate"}
+    assert set(simulation.timings) == {"select", "measure", "train", "aggregate", "evaluate"}
 
 
 def test_nobody_available_is_a_skipped_round():
@@ -108,11 +108,11 @@ def test_nobody_available_is_a_skipped_round():
         def at(self, t):
             return np.full(10, t % 2 == 1)
 
-    carry, records = simulate(Setup(world(), load("uniform"), 3, 4, availability=Odd()))
+    simulation, records = simulate(Setup(world(), load("uniform"), 3, 4, availability=Odd()))
     assert [r["skipped"] for r in records] == [True, False, True, False]
     assert records[2]["test"] == records[1]["test"]  # the model stays
     assert records[0]["bytes"]["model_down"] == 0
-    assert carry.registrar.index == 4
+    assert simulation.registrar.index == 4
 
 
 def test_bad_availability_and_set_ups_are_refused():
@@ -148,8 +148,8 @@ class Faulty(FaultDraws):
 def test_unsound_updates_and_reports_stay_outside():
     Scripted.seen.clear()
     selector = Scripted(questions=((signals.LOSS, (1, 2), None),), reported=(signals.LOSS,))
-    carry, records = simulate(Setup(world(), selector, 3, 2, faults=Faulty(Faults(), 10, 0)))
-    assert np.isfinite(carry.params).all()
+    simulation, records = simulate(Setup(world(), selector, 3, 2, faults=Faulty(Faults(), 10, 0)))
+    assert np.isfinite(simulation.params).all()
     assert records[0]["answered"] == [1, 7]
     assert records[0]["notes"]["unsound_updates"] == [4]
     assert records[0]["rejected"] == {"1": "loss: not finite"}
@@ -160,48 +160,50 @@ def test_unsound_updates_and_reports_stay_outside():
 
 
 def test_when_nothing_comes_back_the_model_stays():
-    own = world(devices=Devices(dropout=1.0))
-    carry, records = simulate(Setup(own, load("uniform"), 3, 2))
-    np.testing.assert_array_equal(carry.params, own.initial)
+    small_world = world(devices=Devices(dropout=1.0))
+    simulation, records = simulate(Setup(small_world, load("uniform"), 3, 2))
+    np.testing.assert_array_equal(simulation.params, small_world.initial)
     assert records[0]["answered"] == []
     assert records[0]["notes"]["nothing_came_back"]
 
 
 def test_over_selection_closes_at_the_cohort_size():
-    own = world(devices=Devices(speed_spread=1.0))
-    _, records = simulate(Setup(own, load("uniform"), 4, 3, pace=Pace(overselect=1.5)))
+    small_world = world(devices=Devices(speed_spread=1.0))
+    _, records = simulate(Setup(small_world, load("uniform"), 4, 3, pace=Pace(overselect=1.5)))
     for record in records:
         assert len(record["cohort"]) == 6
         assert len(record["answered"]) == 4
         lost = [i for i in record["cohort"] if i not in record["answered"]]
-        seconds = own.costs.seconds(np.arange(10), record["round"])
+        seconds = small_world.costs.seconds(np.arange(10), record["round"])
         assert seconds[lost].min() >= seconds[record["answered"]].max()
-        assert record["passes"]["wasted"] == own.costs.examples(np.array(lost)).sum()
-        assert record["bytes"]["wasted_up"] == 2 * 4 * own.initial.size
+        assert record["passes"]["wasted"] == small_world.costs.examples(np.array(lost)).sum()
+        assert record["bytes"]["wasted_up"] == 2 * 4 * small_world.initial.size
 
 
 def test_the_server_rule_takes_the_step():
-    carry, _ = simulate(Setup(world(), Scripted(), 3, 1, step=StepRule(lr=0.5)))
+    simulation, _ = simulate(Setup(world(), Scripted(), 3, 1, step=StepRule(lr=0.5)))
     plain, _ = simulate(Setup(world(), Scripted(), 3, 1))
     start_at = world().initial
-    np.testing.assert_allclose(carry.params - start_at, 0.5 * (plain.params - start_at), atol=1e-6)
+    np.testing.assert_allclose(simulation.params - start_at, 0.5 * (plain.params - start_at), atol=1e-6)
 
 
 def test_mass_in_expectation_is_kept_by_engine_records_and_explorers():
     devices = Devices(dropout=0.5)
     selector = Scripted(cohort=(4, 1, 7), weights=(2.0, 0.5, 0.25), mass="expected")
-    own = world(devices=devices)
-    setup = Setup(own, selector, 3, 6)
-    carry = start(setup)
+    small_world = world(devices=devices)
+    setup = Setup(small_world, selector, 3, 6)
+    simulation = start(setup)
     lost = 0
     for t in range(6):
-        before = carry.params
-        record = carry.play_round()
+        before = simulation.params
+        record = simulation.play_round()
         assert record["mass"] == "expected"
         ids = np.array(record["cohort"] if record["answered"] is None else record["answered"], np.int64)
         lost += 3 - ids.size
         weights = np.array([{4: 2.0, 1: 0.5, 7: 0.25}[int(k)] for k in ids], np.float32)
-        np.testing.assert_allclose(carry.params, before + weights @ own.train(before, ids, [], t).deltas, atol=1e-6)
+        np.testing.assert_allclose(
+            simulation.params, before + weights @ small_world.train(before, ids, [], t).deltas, atol=1e-6
+        )
     assert lost > 0
     guarded = Setup(world(), selector, 3, 40, guards=Guards(explore=0.4))
     totals = []
@@ -215,8 +217,8 @@ def test_mass_in_expectation_is_kept_by_engine_records_and_explorers():
 
 
 def test_run_stops_when_told():
-    carry = run(Setup(world(), Scripted(), 3, 9), on_record=lambda _, record: record["round"] == 2)
-    assert carry.registrar.index == 3
+    simulation = run(Setup(world(), Scripted(), 3, 9), on_record=lambda _, record: record["round"] == 2)
+    assert simulation.registrar.index == 3
 
 
 def _reachable(roots):
@@ -244,18 +246,18 @@ def _reachable(roots):
 
 def test_a_clients_data_never_reach_a_selector():
     Scripted.seen.clear()
-    own = world()
+    small_world = world()
     asking = tuple((s, (1, 2), None) for s in (signals.LOSS, signals.GRADIENT, signals.UPDATE, signals.PRODUCTS))
-    simulate(Setup(own, Scripted(questions=asking, reported=(signals.UPDATE, signals.LOSS)), 3, 2))
+    simulate(Setup(small_world, Scripted(questions=asking, reported=(signals.UPDATE, signals.LOSS)), 3, 2))
     found = _reachable(Scripted.seen)
     assert len(found) > 20
-    x = own.learner.examples.rows.numpy()
+    x = small_world.learner.examples.rows.numpy()
     assert not any(isinstance(item, World | Learner | torch.Tensor) for item in found)
     for item in found:
         if isinstance(item, np.ndarray):
             assert not np.shares_memory(item, x)
-            assert not np.shares_memory(item, own.y)
-            assert not np.shares_memory(item, own.holdings.order)
+            assert not np.shares_memory(item, small_world.y)
+            assert not np.shares_memory(item, small_world.holdings.order)
 
 
 def test_devices_and_rule_are_the_worlds():

@@ -80,11 +80,11 @@ def test_of_a_large_cohort_the_updates_of_one_block_are_alive(blocks_of_three):
         return finish(cohort)
 
     made.world.learner.finish = counted
-    carry = start(made)
-    carry.play_round()
+    simulation = start(made)
+    simulation.play_round()
     assert most == 3
     assert len(living) == 4
-    assert carry.params.shape == made.world.initial.shape
+    assert simulation.params.shape == made.world.initial.shape
 
 
 def test_small_cohorts_are_not_folded(blocks_of_three):

@@ -41,13 +41,13 @@ def setup(guards, selector, faults=None, cohort=10):
 
 @pytest.mark.parametrize(("factor", "kept"), [(50.0, False), (1e6, False), (1e30, False), (np.nan, False), (2.0, True)])
 def test_an_absurd_update_is_not_aggregated_and_the_others_carry_the_mass(factor, kept):
-    carry, (record,) = simulate(setup(Guards(norm=20), Scripted(cohort=EVERYBODY), faults=factor), 1)
+    simulation, (record,) = simulate(setup(Guards(norm=20), Scripted(cohort=EVERYBODY), faults=factor), 1)
     assert record["notes"].get("unsound_updates") == (None if kept else [4])
-    assert carry.registrar.quarantined[4] == (0 if kept else 1)
-    assert np.isfinite(carry.params).all()
+    assert simulation.registrar.quarantined[4] == (0 if kept else 1)
+    assert np.isfinite(simulation.params).all()
     if not kept:
         honest, _ = simulate(setup(Guards(), Scripted(cohort=tuple(k for k in EVERYBODY if k != 4)), cohort=9), 1)
-        np.testing.assert_allclose(carry.params, honest.params, atol=1e-6)
+        np.testing.assert_allclose(simulation.params, honest.params, atol=1e-6)
 
 
 def test_without_the_guard_it_would_have_been():
@@ -65,13 +65,13 @@ def test_an_unsound_update_leads_to_quarantine_and_both_are_recorded():
 
 def test_a_cohort_that_shrinks_below_the_minimum_moves_nothing():
     scripted = Scripted(cohort=(4, 1, 7), reported=(LOSS,))
-    carry, (record,) = simulate(setup(Guards(minimum=3, norm=20), scripted, faults=np.nan, cohort=3), 1)
+    simulation, (record,) = simulate(setup(Guards(minimum=3, norm=20), scripted, faults=np.nan, cohort=3), 1)
     assert record["answered"] == [1, 7]  # they did complete
     assert record["notes"]["guards"] == {"too_few_completed": 2}
-    np.testing.assert_array_equal(carry.params, start(Setup(world(), scripted, 3, 2)).params)
+    np.testing.assert_array_equal(simulation.params, start(Setup(world(), scripted, 3, 2)).params)
     enough, (record,) = simulate(setup(Guards(minimum=2, norm=20), scripted, faults=np.nan, cohort=3), 1)
     assert "guards" not in record["notes"]
-    assert (enough.params != carry.params).any()
+    assert (enough.params != simulation.params).any()
 
 
 def test_too_few_eligible_skip_the_round():

@@ -6,12 +6,12 @@ PARTS = [np.array([4, 2]), np.array([], np.int64), np.array([0, 1, 5])]
 
 
 def test_gather_and_label_counts():
-    own = Holdings(PARTS, 6, "x")
-    index, sizes = own.gather(np.array([2, 1, 0, 2]))
+    holdings = Holdings(PARTS, 6, "x")
+    index, sizes = holdings.gather(np.array([2, 1, 0, 2]))
     assert index.tolist() == [0, 1, 5, 4, 2, 0, 1, 5]
     assert sizes.tolist() == [3, 0, 2, 3]
-    assert own.of(0).tolist() == [4, 2]
-    assert own.label_counts(np.array([0, 0, 1, 1, 1, 0]), 2).tolist() == [[0, 2], [0, 0], [3, 0]]
+    assert holdings.of(0).tolist() == [4, 2]
+    assert holdings.label_counts(np.array([0, 0, 1, 1, 1, 0]), 2).tolist() == [[0, 2], [0, 0], [3, 0]]
 
 
 def test_means_of_stretches():

@@ -8,7 +8,7 @@ from sortition.core import signals
 from sortition.core.rounds import Cohort
 from sortition.selectors import load
 from sortition.simulation import Devices, Setup, World, run
-from sortition.simulation.ledger import LANES
+from sortition.simulation.costs import LANES
 
 PROBE = signals.probe(np.zeros(6), np.ones(6), samples=4)
 
@@ -58,29 +58,29 @@ def test_bytes_are_the_sum_of_what_crossed_the_seam(questions):
     wire = Wire(data(), parts(), build("mlp", (6,), 4, hidden=(5,)), RULE)
     selector = Scripted(questions=questions, reported=(signals.LOSS, signals.UPDATE, signals.GRADIENT))
     records = []
-    carry = run(Setup(wire, selector, 3, 3), on_record=lambda _, r: records.append(r))
+    simulation = run(Setup(wire, selector, 3, 3), on_record=lambda _, r: records.append(r))
     facts = 4 * (10 + 40)  # sizes and label counts of ten clients, once
     counted = {lane: sum(r["bytes"][lane] for r in records) for lane in LANES}
-    assert {lane: carry.totals[lane] for lane in LANES} == counted
+    assert {lane: simulation.totals[lane] for lane in LANES} == counted
     assert sum(v for lane, v in counted.items() if lane.endswith("_down")) == wire.down
     assert sum(v for lane, v in counted.items() if lane.endswith("_up")) + counted["metadata"] - facts == wire.up
 
 
 def test_power_of_choice_sends_the_model_to_its_candidates_once():
-    own = world()
+    small_world = world()
     records = []
-    run(Setup(own, load("power-of-choice", d=6), 3, 1), on_record=lambda _, r: records.append(r))
-    model, count = 4 * own.initial.size, records[0]["bytes"]
+    run(Setup(small_world, load("power-of-choice", d=6), 3, 1), on_record=lambda _, r: records.append(r))
+    model, count = 4 * small_world.initial.size, records[0]["bytes"]
     assert (count["questions_down"], count["questions_up"]) == (6 * model, 6 * 4)
     assert (count["model_down"], count["model_up"]) == (0, 3 * model)
 
 
 def test_computing_is_counted_once_per_training_and_waste_apart():
-    own = world(devices=Devices(dropout=1.0))
+    small_world = world(devices=Devices(dropout=1.0))
     asked = ((signals.UPDATE, (4, 5), None), (signals.LOSS, (6,), Cohort.uniform([4])))
     records = []
-    run(Setup(own, Scripted(questions=asked), 3, 1), on_record=lambda _, r: records.append(r))
-    work, steps = own.costs.examples(np.arange(10)), own.costs.steps(np.arange(10))
+    run(Setup(small_world, Scripted(questions=asked), 3, 1), on_record=lambda _, r: records.append(r))
+    work, steps = small_world.costs.examples(np.arange(10)), small_world.costs.steps(np.arange(10))
     # 4 and 5 train for the question, 4 again in the rehearsal, then 1 and 7 of the cohort; the cohort's work is lost
     assert records[0]["passes"]["training"] == work[[4, 5, 4, 1, 7]].sum()
     assert records[0]["passes"]["wasted"] == work[[4, 1, 7]].sum()

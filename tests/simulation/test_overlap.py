@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulation.small import SIZES, world
+from tests.helpers.playing import simulate
+from tests.simulation.small import SIZES, parts, world
 
 from sortition.aggregation import CombineRule
 from sortition.core.errors import InputError, StorageError
@@ -26,30 +27,22 @@ MOVING = Faults(newcomers=0.3, joining=0.3, leaving=0.15, returning=0.3, reused=
 
 
 def setup(pace=BUFFERED, name="uniform", *, devices=SLOW, faults=None, rounds=ROUNDS, parameters=None, **rest):
-    options = rest.pop("world", {})
-    validation = None
-    split = None
+    world_options = rest.pop("world", {})
     method = load(name, **(parameters or {}))
     if method.needs.of_server:
-        from tests.simulation.small import parts
-
-        split = parts()
-        validation = split[4][:8]
-        split[4] = split[4][8:]
-        options = {**options, "clients": split, "validation": validation}
-    made = world(devices=devices, **options)
+        clients = parts()
+        validation = clients[4][:8]
+        clients[4] = clients[4][8:]
+        world_options = {**world_options, "clients": clients, "validation": validation}
+    small_world = world(devices=devices, **world_options)
     seed = rest.pop("seed", 0)
-    population = made.population(features=np.arange(3.0 * N).reshape(N, 3), groups=np.arange(N) % 3)
+    population = small_world.population(features=np.arange(3.0 * N).reshape(N, 3), groups=np.arange(N) % 3)
     draws = None if faults is None else FaultDraws(faults, N, seed)
-    return Setup(made, method, 3, rounds, population, faults=draws, pace=pace, seed=seed, **rest)
+    return Setup(small_world, method, 3, rounds, population, faults=draws, pace=pace, seed=seed, **rest)
 
 
 def played(*args, **rest):
-    simulation = start(setup(*args, **rest))
-    records = []
-    while simulation.played < simulation.setup.horizon:
-        records.append(simulation.play_round())
-    return simulation, records
+    return simulate(setup(*args, **rest))
 
 
 def answered(record):

@@ -28,8 +28,8 @@ TRAINING = [
 MODEL = [signals.LOSS, signals.BATCH_LOSS, signals.ACCURACY, signals.GRADIENT]
 
 
-def ask(own, signal, ids, t=3, params=None):
-    return own.measure(own.initial if params is None else params, Measure(signal, np.array(ids)), t)
+def ask(small_world, signal, ids, t=3, params=None):
+    return small_world.measure(small_world.initial if params is None else params, Measure(signal, np.array(ids)), t)
 
 
 @pytest.mark.parametrize("signal", TRAINING, ids=lambda s: s.name)
@@ -52,13 +52,13 @@ def test_the_batched_path_equals_the_open_one(signal, ids, dropout):
 
 
 def test_losses_and_gradients_are_those_of_the_clients_own_data():
-    own, split = world(), parts()
-    losses = ask(own, signals.LOSS, ALL).values
+    small_world, split = world(), parts()
+    losses = ask(small_world, signals.LOSS, ALL).values
     for k in ALL:
-        expected = own.learner.passes.losses(own.initial, split[k])[0]
+        expected = small_world.learner.passes.losses(small_world.initial, split[k])[0]
         assert losses[k] == pytest.approx(expected.mean(), rel=1e-5)
-        right = own.learner.passes.losses(own.initial, split[k])[1]
-        assert ask(own, signals.ACCURACY, [k]).values[0] == pytest.approx(right.mean())
+        right = small_world.learner.passes.losses(small_world.initial, split[k])[1]
+        assert ask(small_world, signals.ACCURACY, [k]).values[0] == pytest.approx(right.mean())
     # one step on all data moves the model by −η times the gradient (dropout off)
     still = world(LocalRule(lr=0.1, steps=1, batch=None), build("mlp", (6,), 4, hidden=(5,)))
     gradient = ask(still, signals.GRADIENT, [4]).values[0]
@@ -66,37 +66,37 @@ def test_losses_and_gradients_are_those_of_the_clients_own_data():
 
 
 def test_batch_loss_is_of_one_batch_by_seed_round_and_client():
-    own = world(LocalRule(lr=0.1, steps=1, batch=4))
-    first = ask(own, signals.BATCH_LOSS, [4, 6]).values
-    np.testing.assert_array_equal(first, ask(own, signals.BATCH_LOSS, [6, 4]).values[::-1])
-    assert not np.array_equal(first, ask(own, signals.BATCH_LOSS, [4, 6], t=4).values)
+    small_world = world(LocalRule(lr=0.1, steps=1, batch=4))
+    first = ask(small_world, signals.BATCH_LOSS, [4, 6]).values
+    np.testing.assert_array_equal(first, ask(small_world, signals.BATCH_LOSS, [6, 4]).values[::-1])
+    assert not np.array_equal(first, ask(small_world, signals.BATCH_LOSS, [4, 6], t=4).values)
     whole = ask(world(LocalRule(lr=0.1, steps=1, batch=1000)), signals.BATCH_LOSS, [4, 6]).values
-    np.testing.assert_allclose(whole, ask(own, signals.LOSS, [4, 6]).values, rtol=1e-5)
+    np.testing.assert_allclose(whole, ask(small_world, signals.LOSS, [4, 6]).values, rtol=1e-5)
 
 
 def test_products_are_inner_products_of_label_counts():
-    own = world()
-    counts = own.label_counts[[2, 0, 5]]
-    np.testing.assert_array_equal(ask(own, signals.PRODUCTS, [2, 0, 5]).values, counts @ counts.T)
-    np.testing.assert_array_equal(own.label_counts.sum(1), SIZES)
+    small_world = world()
+    counts = small_world.label_counts[[2, 0, 5]]
+    np.testing.assert_array_equal(ask(small_world, signals.PRODUCTS, [2, 0, 5]).values, counts @ counts.T)
+    np.testing.assert_array_equal(small_world.label_counts.sum(1), SIZES)
 
 
 def test_bias_update_without_a_bias_is_the_row_mean_of_the_weights():
-    own = world(RULE, nn.Sequential(nn.Linear(6, 4, bias=False)))
-    update = ask(own, signals.UPDATE, [3]).values[0].reshape(4, 6)
-    np.testing.assert_allclose(ask(own, signals.BIAS_UPDATE, [3]).values[0], update.mean(1), rtol=1e-5)
+    small_world = world(RULE, nn.Sequential(nn.Linear(6, 4, bias=False)))
+    update = ask(small_world, signals.UPDATE, [3]).values[0].reshape(4, 6)
+    np.testing.assert_allclose(ask(small_world, signals.BIAS_UPDATE, [3]).values[0], update.mean(1), rtol=1e-5)
 
 
 def test_a_rehearsal_is_a_training_thrown_away_with_randomness_of_its_own():
-    own = world()
+    small_world = world()
     cohort = Cohort(np.array([1, 6]), np.array([0.25, 0.75]))
-    after = own.measure(own.initial, Measure(signals.LOSS, ALL, cohort), 3).values
-    deltas = own.learner.train(
-        own.initial, [parts()[1], parts()[6]], cohort.ids, seed=0, t=3, purpose="rehearsal"
+    after = small_world.measure(small_world.initial, Measure(signals.LOSS, ALL, cohort), 3).values
+    deltas = small_world.learner.train(
+        small_world.initial, [parts()[1], parts()[6]], cohort.ids, seed=0, t=3, purpose="rehearsal"
     ).deltas
-    trial = own.initial + np.float32([0.25, 0.75]) @ deltas
-    np.testing.assert_allclose(after, ask(own, signals.LOSS, ALL, params=trial).values, rtol=1e-5)
-    real = own.train(own.initial, cohort.ids, [], 3).deltas
+    trial = small_world.initial + np.float32([0.25, 0.75]) @ deltas
+    np.testing.assert_allclose(after, ask(small_world, signals.LOSS, ALL, params=trial).values, rtol=1e-5)
+    real = small_world.train(small_world.initial, cohort.ids, [], 3).deltas
     assert not np.allclose(real, deltas, atol=1e-4)
 
 
@@ -106,9 +106,11 @@ def test_losses_on_the_hold_out_where_asked():
     held[5] = held[5][:0]
     on = world(clients=kept, holdout=held, measured_on="holdout")
     off = world(clients=kept, holdout=held)
-    for own, shares in ((on, held), (off, kept)):
-        got = ask(own, signals.LOSS, [4]).values[0]
-        assert got == pytest.approx(own.learner.passes.losses(own.initial, shares[4])[0].mean(), rel=1e-5)
+    for small_world, shares in ((on, held), (off, kept)):
+        got = ask(small_world, signals.LOSS, [4]).values[0]
+        assert got == pytest.approx(
+            small_world.learner.passes.losses(small_world.initial, shares[4])[0].mean(), rel=1e-5
+        )
     np.testing.assert_allclose(ask(on, signals.LOSS, [5]).values, ask(off, signals.LOSS, [5]).values, rtol=1e-6)
     accuracy = off.evaluator.client_scores(off.initial)
     assert accuracy[4] == pytest.approx(off.learner.passes.losses(off.initial, held[4])[1].mean())
@@ -122,38 +124,38 @@ def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch):
 
 
 def test_asking_twice_trains_once(monkeypatch):
-    own, calls = world(), []
-    finish = own.learner.finish
-    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
-    ask(own, signals.UPDATE, [1, 2, 3])
-    ask(own, signals.BIAS_UPDATE, [2, 3])
-    own.train(own.initial, np.array([3, 4]), [signals.TRAINING_LOSS], 3)
+    small_world, calls = world(), []
+    finish = small_world.learner.finish
+    monkeypatch.setattr(small_world.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
+    ask(small_world, signals.UPDATE, [1, 2, 3])
+    ask(small_world, signals.BIAS_UPDATE, [2, 3])
+    small_world.train(small_world.initial, np.array([3, 4]), [signals.TRAINING_LOSS], 3)
     assert calls == [3, 1]
 
 
 def test_reports_of_a_large_cohort_do_not_train_it_again(monkeypatch):
     monkeypatch.setattr("sortition.simulation.round_cache.BLOCK_BYTES", 1)
     monkeypatch.setattr("sortition.simulation.round_cache.KEPT_BYTES", 0)
-    own, calls = world(), []
-    finish = own.learner.finish
-    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
-    own.train(own.initial, np.array([1, 2, 3]), [signals.TRAINING_LOSS, signals.BIAS_UPDATE], 3)
+    small_world, calls = world(), []
+    finish = small_world.learner.finish
+    monkeypatch.setattr(small_world.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
+    small_world.train(small_world.initial, np.array([1, 2, 3]), [signals.TRAINING_LOSS, signals.BIAS_UPDATE], 3)
     assert calls == [3]
 
 
 def test_a_hundred_thousand_clients_cost_nothing_until_asked():
     rng = np.random.default_rng(0)
-    own = world(clients=rng.integers(0, sum(SIZES), (100_000, 3)), devices=Devices(speed_spread=0.5))
-    outcome = own.train(own.initial, np.array([99_999, 5]), [signals.LOSS], 0)
-    assert outcome.deltas.shape == (2, own.initial.size)
-    assert own.population().sizes.shape == (100_000,)
+    small_world = world(clients=rng.integers(0, sum(SIZES), (100_000, 3)), devices=Devices(speed_spread=0.5))
+    outcome = small_world.train(small_world.initial, np.array([99_999, 5]), [signals.LOSS], 0)
+    assert outcome.deltas.shape == (2, small_world.initial.size)
+    assert small_world.population().sizes.shape == (100_000,)
 
 
 def test_variants_share_the_data():
-    own = world()
-    proximal = own.variant(LocalRule(lr=0.1, epochs=2, batch=8, proximal=5.0), Devices(speed=1.0))
-    assert proximal.learner is own.learner
-    a, b = (w.train(w.initial, np.array([4]), [], 0) for w in (own, proximal))
+    small_world = world()
+    proximal = small_world.variant(LocalRule(lr=0.1, epochs=2, batch=8, proximal=5.0), Devices(speed=1.0))
+    assert proximal.learner is small_world.learner
+    a, b = (w.train(w.initial, np.array([4]), [], 0) for w in (small_world, proximal))
     assert np.linalg.norm(b.deltas) < np.linalg.norm(a.deltas)
     assert b.durations[0] == pytest.approx(1000 * a.durations[0])
 

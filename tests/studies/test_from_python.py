@@ -210,8 +210,9 @@ def test_methods_that_draw_elsewhere_than_from_the_round_are_noted():
 
 
 def test_of_many_notes_the_first_are_shown():
-    runs = [SimpleNamespace(manifest={"notes": ["shared", f"of seed {seed}"]}) for seed in range(9)]
-    shown = notes_of([*runs, SimpleNamespace(manifest={}), SimpleNamespace(manifest={"notes": 7})])
+    notes = [{"notes": ["shared", f"of seed {seed}"]} for seed in range(9)]
+    runs = [SimpleNamespace(config={}, done=True, manifest=manifest) for manifest in [*notes, {}, {"notes": 7}]]
+    shown = notes_of(runs)
     assert shown[:2] == ["shared", "of seed 0"]
     assert shown[5:] == ["5 more notes are in the manifests of the runs."]
 

@@ -106,6 +106,19 @@ def test_auto_falls_back_to_sketches_of_updates_and_others_say_what_they_lack(tm
             sortition.run(method, data=regression(), loss="mse", local=RATE, **SMALL)
 
 
+def test_clients_of_a_regression_can_attack_where_rounds_overlap():
+    result = sortition.run(
+        "oort",
+        data=regression(),
+        loss="mse",
+        local=RATE,
+        attacks={"kind": "loss", "share": 0.2},
+        pace={"kind": "buffered", "concurrency": 4, "buffer": 2},
+        **SMALL,
+    )
+    assert len(result.runs[0].records) == SMALL["rounds"]
+
+
 def test_lower_is_better_in_verdicts_best_and_worst_tenth(tmp_path):
     result = sortition.compare(
         ["uniform", {"name": "uniform", "label": "slow", "local": {"lr": 0.0001}}],

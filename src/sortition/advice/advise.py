@@ -43,7 +43,7 @@ class Advice:
         rounds: of each simulation.
         auc: mean accuracy over all rounds, by label and seed.
         last: mean accuracy over the last ten rounds, by label and seed.
-        sent: bytes of all seeds, by label.
+        bytes_sent: bytes of all seeds, by label.
         test_examples: on which the accuracies were measured; 0 where unknown.
         ruled_out: why a method is ruled out, by label.
     """
@@ -52,7 +52,7 @@ class Advice:
     rounds: int
     auc: Figures = field(default_factory=dict)
     last: Figures = field(default_factory=dict)
-    sent: dict[str, float] = field(default_factory=dict)
+    bytes_sent: dict[str, float] = field(default_factory=dict)
     test_examples: int = 0
     ruled_out: dict[str, str] = field(default_factory=dict)
 
@@ -63,12 +63,14 @@ class Advice:
 
     def traffic(self, label: str) -> float:
         """Return all bytes of a method in units of uniform sampling in the same federations, plain averaging."""
-        return self.sent[label] / max(self.sent[BASELINE], 1)
+        return self.bytes_sent[label] / max(self.bytes_sent[BASELINE], 1)
 
     def compared(self, figures: Figures) -> dict[str, Comparison]:
         """Compare each method with uniform sampling; intervals are simultaneous."""
         others = {label: values for label, values in figures.items() if label != BASELINE}
-        resolution = 1 / self.test_examples if self.test_examples > 1 else None
+        resolution = None
+        if self.test_examples > 1:
+            resolution = 1 / self.test_examples
         return compare(figures[BASELINE], others, resolution=resolution)
 
     @property
@@ -133,17 +135,17 @@ def advise(federation: KnownFederation, *, seconds: float = 60.0, say: Say = lam
     candidates, unusable = usable(within_limits, small)
     rounds = min(federation.rounds, MOST_ROUNDS)
     advice = Advice(small, rounds, ruled_out=beyond_limits | unusable, test_examples=test_examples(small))
-    begun = time.monotonic()
+    started_at = time.monotonic()
     for seed in range(MOST_SEEDS):
-        elapsed = time.monotonic() - begun
+        elapsed = time.monotonic() - started_at
         if seed >= LEAST_SEEDS and elapsed * (seed + 1) / seed > seconds:
             break
         for label, setup in setups(small, candidates, rounds, seed).items():
             outcome = _simulated(setup)
             advice.auc.setdefault(label, {})[seed] = outcome.auc
             advice.last.setdefault(label, {})[seed] = outcome.last
-            advice.sent[label] = advice.sent.get(label, 0.0) + outcome.sent
-        say(f"seed {seed + 1}: {len(candidates)} methods, {time.monotonic() - begun:.0f} s")
+            advice.bytes_sent[label] = advice.bytes_sent.get(label, 0.0) + outcome.bytes_sent
+        say(f"seed {seed + 1}: {len(candidates)} methods, {time.monotonic() - started_at:.0f} s")
     _rule_out_by_traffic(advice)
     return advice
 
@@ -153,7 +155,7 @@ class Outcome(NamedTuple):
 
     auc: float
     last: float
-    sent: float
+    bytes_sent: float
 
 
 def _simulated(setup: Setup) -> Outcome:
@@ -164,7 +166,7 @@ def _simulated(setup: Setup) -> Outcome:
     accuracy_by_round: dict[int, float] = {}
     with in_one_thread():
         simulation = start(setup)
-        while simulation.played < setup.horizon:
+        while not simulation.has_ended:
             record = simulation.play_round()
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:
@@ -174,7 +176,7 @@ def _simulated(setup: Setup) -> Outcome:
     return Outcome(
         auc=float(accuracies.mean()),
         last=float(accuracies[in_last_rounds(rounds)].mean()),
-        sent=sum(total for name, total in simulation.totals.items() if name not in WORK),
+        bytes_sent=sum(total for name, total in simulation.totals.items() if name not in WORK),
     )
 
 
@@ -183,7 +185,7 @@ def _rule_out_by_traffic(advice: Advice) -> None:
     limit = advice.federation.limits.traffic
     if not limit:
         return
-    for label in advice.sent:
+    for label in advice.bytes_sent:
         traffic = advice.traffic(label)
         if traffic > limit and label != BASELINE:
             advice.ruled_out[label] = f"needs {traffic:.2f} times the traffic of plain averaging"

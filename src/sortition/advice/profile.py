@@ -16,8 +16,7 @@ from sortition.advice.shadows import ShadowSummary
 from sortition.core.arrays import Array, Ids, not_among
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_fact
-from sortition.core.rounds import MOST as MOST_PLACES
-from sortition.core.rounds import Cohort, Population
+from sortition.core.rounds import MOST_PLACES, Cohort, Population
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.storage.snapshot import FOREIGN
@@ -159,8 +158,12 @@ class KnownFederation:
 def from_profile(profile: Profile, folder: Path) -> KnownFederation:
     """Return the federation that a profile describes; its files are relative to the folder."""
     notes: tuple[str, ...] = ()
-    counts = _table(folder / profile.label_counts) if profile.label_counts else None
-    sizes = _table(folder / profile.sizes) if profile.sizes else None
+    counts = None
+    sizes = None
+    if profile.label_counts:
+        counts = _table(folder / profile.label_counts)
+    if profile.sizes:
+        sizes = _table(folder / profile.sizes)
     if counts is not None and counts.shape[1] == 1:  # one column is sizes
         sizes = counts
         counts = None

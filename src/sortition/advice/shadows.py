@@ -64,9 +64,9 @@ def _summary(remarks: Sequence[ShadowRecord]) -> ShadowSummary:
     summary.trainings = _mean_of("trainings", choices)
     summary.evenness = last_choice.get("evenness")
     summary.never_chosen = last_choice.get("never_chosen")
-    asked = sum(remark.get("asked", 0) for remark in choices)
-    if asked:
-        summary.known = sum(remark.get("known", 0) for remark in choices) / asked
+    n_asked = sum(remark.get("asked", 0) for remark in choices)
+    if n_asked:
+        summary.known = sum(remark.get("known", 0) for remark in choices) / n_asked
     summary.unknown = _rows_unknown(choices)
     return summary
 

@@ -59,7 +59,7 @@ def from_run(run: run_folder.Run) -> KnownFederation:
     with readable(run.path):
         return KnownFederation(
             cohort=int(config["cohort"]),
-            rounds=int(config["rounds"]),
+            rounds=int(config.get("rounds") or len(run.records) or 1),
             counts=arrays["label_counts"],
             mode=validated(Named, config.get("availability") or {"name": "always"}, "availability"),
             masks=arrays.get("availability"),

@@ -1,4 +1,4 @@
-"""Many updates become one."""
+"""Combine the updates of a round into one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from sortition.aggregation import robust
 from sortition.aggregation.memory import UpdateMemory, fedvarp, mifa
-from sortition.core.arrays import Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.validation import is_number, is_whole
 
 F = TypeVar("F", bound=np.floating[Any])
-Vector = npt.NDArray[Any]
+Vector = Array
 CENTRES = ("median", "trimmed-mean", "geometric-median")
 ROBUST = (*CENTRES, "norm-bound")
 REMEMBERING = {"fedvarp": fedvarp, "mifa": mifa}
@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 def weighted_sum(weights: Floats, updates: npt.NDArray[F]) -> npt.NDArray[F]:
-    """Σ a_k Δ_k (P,), of weights (k,) and updates (k, P), in the updates' own precision; whole numbers in float64."""
+    """Return Σ a_k Δ_k (P,) of weights (k,) and updates (k, P), in the updates' precision; whole numbers in float64."""
     updates = _floats(updates)
     combined: npt.NDArray[F] = weights.astype(updates.dtype) @ updates
     return combined
@@ -82,15 +82,19 @@ class CombineRule:
 
     def memory_bytes(self, size: int, clients: int) -> int:
         """Bytes that remembered updates take, in memory and in a checkpoint, when every client has been seen."""
-        return 4 * size * clients + 8 * size if self.remembers else 0
+        if not self.remembers:
+            return 0
+        return 4 * size * clients + 8 * size
 
     def init(self, size: int, clients: int = 0) -> UpdateMemory | None:
-        """What the rule remembers before the first round, for a model of ``size`` numbers and so many clients."""
+        """Return what the rule remembers before the first round, for a model of ``size`` numbers and N clients."""
         needed = self.memory_bytes(size, clients) / GIB
         if needed > self.memory_limit:
             rule = f"at least {math.ceil(1000 * needed) / 1000} GiB for {clients:,} updates of {size:,} numbers"
             raise bad("CombineRule.memory_limit", rule, self.memory_limit, "Raise it if the server has that memory.")
-        return UpdateMemory.empty(size) if self.remembers else None
+        if not self.remembers:
+            return None
+        return UpdateMemory.empty(size)
 
     def apply(
         self,
@@ -103,7 +107,7 @@ class CombineRule:
         rate: float = 1.0,
         mass: str = "one",
     ) -> tuple[Vector, UpdateMemory | None]:
-        """One update (P,) and the next memory; the given memory stays as it is.
+        """Return one update (P,) and the next memory; the memory that was passed stays as it is.
 
         Args:
             ids: (k,) distinct clients whose updates arrived, at least one.
@@ -155,7 +159,7 @@ class CombineRule:
 
 
 def _floats(updates: Vector) -> Vector:
-    """The updates, whose type the weights take: as whole numbers weights below 1 would all be 0."""
+    """Return the updates as floats: weights take their type, and as whole numbers weights below 1 would all be 0."""
     if updates.dtype.kind == "f":
         return updates
     if updates.dtype.kind not in "iu":

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from sortition.core.arrays import Floats
+from sortition.core.arrays import Array, Floats
 
-Rows = npt.NDArray[Any]
+Rows = Array
 
 
 def shortened_rows(updates: Rows, norms: Floats, longest: float) -> Rows:
-    """The updates (k, P), of these norms (k,), each shortened to ``longest`` where it is longer."""
+    """Return the updates (k, P), of these norms (k,), each shortened to ``longest`` where it is longer."""
     too_long = norms > longest
     if not too_long.any():
         return updates
@@ -24,7 +21,7 @@ def shortened_rows(updates: Rows, norms: Floats, longest: float) -> Rows:
 
 
 def shortened(update: Rows, longest: float) -> Rows:
-    """One update (P,), shortened to ``longest`` where it is longer: weights may sum to more than 1."""
+    """Return an update (P,), shortened to ``longest`` where it is longer: weights may sum to more than 1."""
     if np.isinf(longest):
         return update
     norm = float(np.linalg.norm(update.astype(np.float64)))

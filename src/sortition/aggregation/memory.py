@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
 
-Rows = npt.NDArray[Any]
+Rows = Array
 DRIFT = 2.0**10  # rows this many times larger than what is left take its last digits with them
 
 
@@ -36,23 +34,23 @@ class UpdateMemory:
 
     @classmethod
     def empty(cls, size: int) -> UpdateMemory:
-        """A memory that has seen nobody yet."""
+        """Return a memory that has seen nobody yet."""
         return cls(np.zeros(size))
 
     def of(self, ids: Ids, like: Rows) -> Rows:
-        """(k, P) what is remembered of each client; 0 for those never seen."""
+        """Return what is remembered of each client (k, P); 0 for those never seen."""
         zeros = np.zeros(like.shape[1], like.dtype)
         return np.stack([self.rows.get(client, zeros) for client in ids.tolist()])
 
     def with_updates(self, ids: Ids, updates: Rows) -> UpdateMemory:
-        """The memory with these rows in place of the clients' earlier ones."""
+        """Return the memory with these rows in place of the clients' earlier ones."""
         replaced = self.of(ids, updates)
         change = updates.sum(axis=0, dtype=np.float64) - replaced.sum(axis=0, dtype=np.float64)
         rows = {**self.rows, **dict(zip(ids.tolist(), updates, strict=True))}
         return _summed(rows, self.total + change, replaced)
 
     def without(self, ids: Ids) -> UpdateMemory:
-        """The memory without these clients, as when another one takes an id."""
+        """Return the memory without these clients, as when another one takes an id."""
         forgotten = {client for client in ids.tolist() if client in self.rows}
         if not forgotten:
             return self
@@ -61,19 +59,21 @@ class UpdateMemory:
         return _summed(rows, self.total - removed.sum(axis=0), removed)
 
     def export(self) -> dict[str, Array]:
-        """As arrays, for a checkpoint: ids (m,), rows (m, P), total (P,)."""
+        """Return arrays for a checkpoint: ids (m,), rows (m, P), total (P,)."""
         ids = sorted(self.rows)
-        table = np.stack([self.rows[client] for client in ids]) if ids else np.empty((0, self.total.size), np.float32)
+        table = np.empty((0, self.total.size), np.float32)
+        if ids:
+            table = np.stack([self.rows[client] for client in ids])
         return {"ids": np.array(ids, np.int64), "rows": table, "total": self.total}
 
     @classmethod
     def restore(cls, arrays: Mapping[str, Array]) -> UpdateMemory:
-        """The memory that was exported."""
+        """Return the memory that was exported."""
         return cls(arrays["total"], dict(zip(arrays["ids"].tolist(), arrays["rows"], strict=True)))
 
 
 def _summed(rows: Mapping[int, Rows], total: Floats, removed: Rows) -> UpdateMemory:
-    """The memory of these rows; where much larger ones were removed, the total is noise and is summed anew."""
+    """Return the memory of these rows; where much larger rows were removed, sum the total anew, since it is noise."""
     if np.abs(removed).max(initial=0.0) > DRIFT * np.abs(total).max(initial=0.0):
         total = sum((rows[client].astype(np.float64) for client in sorted(rows)), np.zeros_like(total))
     return UpdateMemory(total, rows)
@@ -82,7 +82,7 @@ def _summed(rows: Mapping[int, Rows], total: Floats, removed: Rows) -> UpdateMem
 def fedvarp(
     ids: Ids, weights: Floats, updates: Rows, memory: UpdateMemory, clients: int, rate: float
 ) -> tuple[Rows, UpdateMemory]:
-    """Σ a_k (Δ_k − y_k) + (1/N) Σ_j y_j, and the next memory."""
+    """Return Σ a_k (Δ_k − y_k) + (1/N) Σ_j y_j, and the next memory."""
     a = weights.astype(updates.dtype)
     remembered = (a @ memory.of(ids, updates)).astype(np.float64)
     correction = rate * (memory.total / clients - remembered)
@@ -93,7 +93,7 @@ def fedvarp(
 def mifa(
     ids: Ids, weights: Floats, updates: Rows, memory: UpdateMemory, clients: int, rate: float
 ) -> tuple[Rows, UpdateMemory]:
-    """(1/N) Σ_j y_j with this round's updates in it, and that memory."""
+    """Return (1/N) Σ_j y_j with this round's updates in it, and that memory."""
     memory = memory.with_updates(ids, _divided(updates, rate))
     return (rate / clients * memory.total).astype(updates.dtype), memory
 

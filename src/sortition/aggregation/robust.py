@@ -13,21 +13,19 @@ weights every rule is the paper's. Each assumes that honest updates are alike: u
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sortition.core.arrays import Floats
+from sortition.core.arrays import Array, Floats
 
-Rows = npt.NDArray[Any]
+Rows = Array
 COLUMNS = 1 << 16  # numbers of each update that are sorted at once
 EXACT = 1e-12  # cumulative weights this near to a boundary lie on it
 NARROW = 1e-9  # a trimmed mean of less weight than this is the median
 
 
 def coordinate_median(weights: Floats, updates: Rows) -> Rows:
-    """Per number the smallest value with half of the weight at or below it.
+    """Return, per number, the smallest value with half of the weight at or below it.
 
     Where that is exactly half, the mean with the next value: equal weights give the usual median.
     """
@@ -46,7 +44,7 @@ def coordinate_median(weights: Floats, updates: Rows) -> Rows:
 
 
 def trimmed_mean(weights: Floats, updates: Rows, trim: float) -> Rows:
-    """Per number the mean of what is left when the share ``trim`` of the weight is cut from each end."""
+    """Return, per number, the mean of what is left when the share ``trim`` of the weight is cut from each end."""
     if 1 - 2 * trim < NARROW:
         return coordinate_median(weights, updates)
     total = float(weights.sum())
@@ -61,7 +59,7 @@ def trimmed_mean(weights: Floats, updates: Rows, trim: float) -> Rows:
 
 
 def _weight_before(below: Floats) -> Floats:
-    """The cumulative weight before each row."""
+    """Return the cumulative weight before each row."""
     return np.concatenate([np.zeros((1, below.shape[1])), below[:-1]])
 
 
@@ -97,7 +95,7 @@ def _distances(updates: Rows, centre: Floats) -> Floats:
 
 
 def norm_factors(updates: Rows, bound: float) -> Floats:
-    """(k,) by how much each update is shortened: none is longer than ``bound`` times the median norm."""
+    """Return the factor (k,) that shortens each update: none is then longer than ``bound`` times the median norm."""
     norms = _distances(updates, np.zeros(updates.shape[1]))
     longest = bound * float(np.median(norms))
     factors = np.ones(norms.size)

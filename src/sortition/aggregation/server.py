@@ -50,13 +50,13 @@ class ServerRule(StepRule):
         return CombineRule(self.combine, **{name: getattr(self, name) for name in PARAMETERS})
 
     def changed(self) -> dict[str, Any]:
-        """The table as a run folder keeps it: what combines is left out where it is the default."""
+        """Return the table as a run folder keeps it; options of combining are left out where they are the default."""
         default = asdict(ServerRule())
         beside = ("step", "combine", *PARAMETERS)
         return {key: value for key, value in asdict(self).items() if key not in beside or value != default[key]}
 
     def without_step(self) -> dict[str, Any]:
-        """What stays when another step is chosen."""
+        """Return what stays when another step is chosen."""
         return {name: getattr(self, name) for name in ("combine", *PARAMETERS)}
 
 

@@ -50,12 +50,12 @@ class StepRule:
                 raise bad(f"StepRule.{name}", "in [0, 1)", value)
 
     def init(self, size: int) -> StepState:
-        """What the rule remembers between rounds, for a model of ``size`` numbers."""
+        """Return what the rule remembers between rounds, for a model of ``size`` numbers."""
         zeros = {"plain": (), "momentum": ("velocity",), "adam": ("first", "second")}[self.name]
         return {key: np.zeros(size, np.float32) for key in zeros}
 
     def apply(self, params: Vector, update: Vector, state: StepState) -> tuple[Vector, StepState]:
-        """The next model and memory; the given ones stay as they are."""
+        """Return the next model and memory; those that were passed stay as they are."""
         lr = np.float32(self.lr)
         if self.name == "plain":
             return params + lr * update, state

@@ -1,22 +1,23 @@
-"""Entries of a log whose rounds overlap: selections, work given up, steps; and how they belong together.
+"""Logs of rounds that overlap: which entries (selections, work that was given up) belong to which step.
 
 Where rounds do not overlap, a round is one entry without an ``event``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sortition.audit.encoding import decode_ids, decode_numbers
+from sortition.audit.schema import Entry
 
-Entry = Mapping[str, Any]
-SELECTED, GIVEN_UP, STEP = "selected", "given up", "step"
+SELECTED = "selected"
+GIVEN_UP = "given up"
+STEP = "step"
 
 
 def has_events(entries: Sequence[Entry]) -> bool:
-    """Whether rounds overlap in this log."""
+    """Say whether rounds overlap in this log."""
     return any("event" in entry for entry in entries)
 
 
@@ -25,9 +26,9 @@ class LoggedStep:
     """A step as a log has it.
 
     Attributes:
-        selections: the entries of the selections before it, since the step before.
+        selections: the entries of the selections since the step before.
         given_up: the entries of work that ended in this time without an update.
-        step: its own entry; None where the log ends before it.
+        step: the step's own entry; None where the log ends before it.
         entries: how many entries of the log it is made of.
     """
 
@@ -38,28 +39,29 @@ class LoggedStep:
 
     @property
     def cohort(self) -> list[int]:
-        """Who was sent to work."""
+        """The clients that were sent to work."""
         return [client for entry in self.selections for client in decode_ids(entry["cohort"]).tolist()]
 
     @property
     def used(self) -> list[int]:
-        """Whose updates the step used."""
-        entry = self.step or {"received": []}
-        return [int(client) for client in decode_ids(entry.get("used", entry["received"]))]
+        """The clients whose updates the step used."""
+        if self.step is None:
+            return []
+        return [int(client) for client in decode_ids(self.step.get("used", self.step["received"]))]
 
     @property
     def weights(self) -> list[float]:
-        """With what weights."""
+        """The weights of these updates."""
         if self.step is None:
             return []
         return [float(weight) for weight in decode_numbers(self.step["weights"], len(self.used))]
 
 
 def logged_steps(entries: Sequence[Entry]) -> list[LoggedStep]:
-    """The steps of a log of events, in order; the last one may lack its own entry."""
-    steps = [LoggedStep()]
+    """Return the steps of a log of events, in order; the last one may lack its own entry."""
+    steps: list[LoggedStep] = []
+    current = LoggedStep()
     for entry in entries:
-        current = steps[-1]
         current.entries += 1
         if entry.get("event") == SELECTED:
             current.selections.append(entry)
@@ -67,5 +69,8 @@ def logged_steps(entries: Sequence[Entry]) -> list[LoggedStep]:
             current.given_up.append(entry)
         else:
             current.step = entry
-            steps.append(LoggedStep())
-    return steps if steps[-1].entries else steps[:-1]
+            steps.append(current)
+            current = LoggedStep()
+    if current.entries:
+        steps.append(current)
+    return steps

@@ -1,7 +1,7 @@
-"""A hash chain of lines: every entry has its number, the hash of the entry before it, and its own.
+"""A hash chain of lines: every entry has its number, the hash of the entry before it, and its own hash.
 
-A line is one JSON object that ends in ``"hash"``: the SHA-256 of all of the line before that key. So an altered line
-shows by its own hash, and a missing, added or moved one by those of its neighbours.
+A line is one JSON object that ends in ``"hash"``: the SHA-256 of everything in the line before that key. So a line that
+was altered does not match its own hash, and a line that is missing, added or moved does not match its neighbours.
 """
 
 from __future__ import annotations
@@ -12,84 +12,112 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-START = "0" * 64  # what the first entry has before it
-_MARK = b',"hash":"'
+START = "0" * 64  # the "previous" hash of the first entry
+_HASH_KEY = b',"hash":"'
 
 
 @dataclass(frozen=True)
 class Link:
-    """One line as it was read."""
+    """One line as it was read.
 
-    line: int  # 1-based
+    Attributes:
+        line: its number in the file, from 1.
+        entry: what it holds; empty where it is no JSON object.
+        hash: the hash that it ends in.
+        sound: whether that hash is the one of its content.
+    """
+
+    line: int
     entry: dict[str, Any]
     hash: str
-    sound: bool  # whether the line's own hash is right
+    sound: bool
 
     @property
-    def number(self) -> Any:
+    def number(self) -> object:
         """The number that the entry says it has."""
         return self.entry.get("entry")
 
     @property
-    def previous(self) -> Any:
-        """The hash that it says comes before it."""
+    def previous(self) -> object:
+        """The hash that, by this entry, the entry before it has."""
         return self.entry.get("previous")
 
 
 def seal(number: int, previous: str, entry: Mapping[str, Any]) -> tuple[bytes, str]:
-    """The line (with its newline) of an entry, and its hash."""
-    body = json.dumps({"entry": number, "previous": previous, **entry}, separators=(",", ":"), allow_nan=False)
-    head = body[:-1].encode()
-    own = hashlib.sha256(head).hexdigest()
-    return head + _MARK + own.encode() + b'"}\n', own
+    """Return the line of an entry, with its newline, and its hash."""
+    text = json.dumps({"entry": number, "previous": previous, **entry}, separators=(",", ":"), allow_nan=False)
+    content = text[:-1].encode()  # without the closing brace
+    content_hash = hashlib.sha256(content).hexdigest()
+    return content + _HASH_KEY + content_hash.encode() + b'"}\n', content_hash
 
 
 def link(raw: bytes, line: int) -> Link:
-    """A line, read; one that is no entry at all has an empty one and is not sound."""
-    head, _, rest = raw.rpartition(_MARK)
-    own = rest[:64].decode("ascii", "replace")
+    """Read one line; a line that is no entry at all gives an empty entry that is not sound."""
+    content, _, ending = raw.rpartition(_HASH_KEY)
+    stated_hash = ending[:64].decode("ascii", "replace")
     try:
         entry = json.loads(raw)
     except (ValueError, RecursionError):
         entry = None
-    whole = isinstance(entry, dict) and rest == own.encode() + b'"}'
-    found = entry if isinstance(entry, dict) else {}
-    return Link(line, found, own, whole and hashlib.sha256(head).hexdigest() == own)
+    if not isinstance(entry, dict):
+        return Link(line=line, entry={}, hash=stated_hash, sound=False)
+    ends_in_hash = ending == stated_hash.encode() + b'"}'
+    sound = ends_in_hash and hashlib.sha256(content).hexdigest() == stated_hash
+    return Link(line=line, entry=entry, hash=stated_hash, sound=sound)
 
 
 def links(lines: Iterable[bytes]) -> list[Link]:
-    """All lines, read."""
-    return [link(raw, at) for at, raw in enumerate(lines, 1)]
+    """Read all lines."""
+    return [link(raw, line) for line, raw in enumerate(lines, 1)]
 
 
-def breaks(chain: Sequence[Link], final: Any = None) -> list[str]:
-    """Where a chain is broken, and how; empty if it holds. ``final`` is the hash that should end it."""
-    found: list[str] = []
-    hashes = {one.hash: one.line for one in chain}
-    before: str = START
-    expected: int = 0
-    for at, one in enumerate(chain):
-        if not one.sound:
-            found.append(f"Line {one.line} was altered: its content has not the hash that it ends in.")
-        elif one.previous != before and (at == 0 or chain[at - 1].sound):
-            found.append(_misplaced(one, expected, hashes))
-        before = one.hash
-        expected = 1 + int(one.number if isinstance(one.number, int) else expected)
+def breaks(chain: Sequence[Link], final: object = None) -> list[str]:
+    """Say where a chain is broken, and how; an empty list means that it holds.
+
+    Args:
+        chain: all lines, in order.
+        final: the hash that the last line should have; None where it is not known.
+    """
     if not chain:
-        found.append("The log is empty.")
-    elif final is not None and chain[-1].hash != final:
-        end = hashes.get(str(final))
-        how = "the end was cut off" if end is None else f"{len(chain) - end} lines were added after line {end}"
-        found.append(f"The log does not end with the hash that the run gave at its end: {how}, or it was rewritten.")
-    return found
+        return ["The log is empty."]
+    faults: list[str] = []
+    line_of_hash = {chain_link.hash: chain_link.line for chain_link in chain}
+    previous_hash = START
+    previous_is_sound = True
+    expected_number = 0
+    for chain_link in chain:
+        if not chain_link.sound:
+            faults.append(f"Line {chain_link.line} was altered: its content does not have the hash that it ends in.")
+        elif chain_link.previous != previous_hash and previous_is_sound:
+            faults.append(_misplaced(chain_link, expected_number, line_of_hash))
+        previous_hash = chain_link.hash
+        previous_is_sound = chain_link.sound
+        if isinstance(chain_link.number, int):
+            expected_number = chain_link.number
+        expected_number += 1
+    if final is not None and chain[-1].hash != final:
+        faults.append(_wrong_end(len(chain), line_of_hash.get(str(final))))
+    return faults
 
 
-def _misplaced(one: Link, expected: int, hashes: Mapping[str, int]) -> str:
-    """Why a line that is sound in itself does not follow from the one before it."""
-    where = f"Line {one.line} (entry {one.number}) does not follow from the line before it"
-    if isinstance(one.previous, str) and one.previous in hashes:
-        return f"{where}: it follows line {hashes[one.previous]}, so lines were inserted or reordered here."
-    if isinstance(one.number, int) and one.number > expected:
-        many = "an entry was" if one.number == expected + 1 else f"{one.number - expected} entries were"
-        return f"{where}: {many} deleted here."
-    return f"{where}: the entry before it was replaced, or this line was inserted."
+def _wrong_end(n_lines: int, last_line: int | None) -> str:
+    """Say how the end of a log differs; ``last_line`` is the line that should be its last, if it is there."""
+    if last_line is None:
+        cause = "the end was cut off"
+    else:
+        cause = f"{n_lines - last_line} lines were added after line {last_line}"
+    return f"The log does not end with the hash that the run gave at its end: {cause}, or it was rewritten."
+
+
+def _misplaced(misplaced: Link, expected_number: int, line_of_hash: Mapping[str, int]) -> str:
+    """Say why a line that is sound in itself does not follow from the line before it."""
+    number = misplaced.number
+    previous = misplaced.previous
+    problem = f"Line {misplaced.line} (entry {number}) does not follow from the line before it"
+    if isinstance(previous, str) and previous in line_of_hash:
+        return f"{problem}: it follows line {line_of_hash[previous]}, so lines were inserted or reordered here."
+    if isinstance(number, int) and number > expected_number:
+        n_deleted = number - expected_number
+        deleted = "an entry was" if n_deleted == 1 else f"{n_deleted} entries were"
+        return f"{problem}: {deleted} deleted here."
+    return f"{problem}: the entry before it was replaced, or this line was inserted."

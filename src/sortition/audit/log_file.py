@@ -1,4 +1,4 @@
-"""The audit log of a federation as a file: opened where a run begins or goes on, its seed disclosed when it is over."""
+"""The audit log of a federation in a file: opened when a run begins or resumes; the seed is disclosed at its end."""
 
 from __future__ import annotations
 
@@ -22,41 +22,48 @@ from sortition.core.storage.snapshot import write_atomically
 class LogFile:
     """Keeps the log of one registrar in ``path``.
 
-    The salt is fresh from the operating system, so that nobody can guess the seed from its commitment; keep it with
-    the server's checkpoint to go on after a crash, and keep it secret before :meth:`reveal`. From :meth:`watch` to
+    The salt is fresh from the operating system, so that nobody can guess the seed from its commitment. Keep it with
+    the server's checkpoint to resume after a crash, and keep it secret until :meth:`reveal`. From :meth:`watch` to
     :meth:`reveal` or :meth:`close` the file is locked: nobody else can write to it.
     """
 
     def __init__(self, path: str | Path, salt: bytes | None = None) -> None:
-        self.path, self.salt = Path(path), salt or fresh_salt()
+        self.path = Path(path)
+        self.salt = salt or fresh_salt()
         self._journal: Journal | None = None
         self._log: AuditLog | None = None
         self._registrar: Registrar | None = None
         self._release: Callable[[], object] = lambda: None  # nothing is locked yet
 
     def watch(self, registrar: Registrar) -> None:
-        """Become the registrar's observer; of a restored one, rounds that it has not played are cut off.
+        """Become the registrar's observer; for a restored registrar, rounds that it has not played are cut off.
 
         Where clients joined, or gave other facts, since the last round of the log, its next line says so.
-        A registrar that begins is refused where there is a log already, which would be wiped; not where that log
-        commits to the same salt and seed and is not revealed: it is of the same run, which died in its first round.
+        A registrar that begins is refused where there is a log already, which would be wiped. The exception is a log
+        that commits to the same salt and seed and is not revealed: the same run wrote it and died in its first round.
         """
         self.close()
-        entries = registrar.events + 1 if registrar.events or self._commits_to(registrar.seed) else 0  # and the header
+        entries = 0
+        if registrar.events or self._commits_to(registrar.seed):
+            entries = registrar.events + 1  # and the header
         self._lock(entries)
+        last_hash = ""
+        last_population = ""
         try:
             self._journal = Journal(self.path, entries)
-            last = str(json.loads(self._journal.last)["hash"]) if entries else ""
-            known = _last_population(self.path) if entries else ""
+            if entries:
+                last_hash = str(json.loads(self._journal.last)["hash"])
+                last_population = _last_population(self.path)
         except (ValueError, KeyError, TypeError):
             self.close()
             raise StorageError(f"{self.path} is damaged: its last kept line is no entry of an audit log.") from None
         except StorageError:
             self.close()
             raise
-        self._log = AuditLog(registrar, self.salt, self._journal.write, entries, last)
-        self._registrar, registrar.observer = registrar, self._log
-        if known and known != digest_of(registrar.population):
+        self._log = AuditLog(registrar, self.salt, self._journal.write, entries=entries, last=last_hash)
+        self._registrar = registrar
+        registrar.observer = self._log
+        if last_population and last_population != digest_of(registrar.population):
             self._log.joined(registrar.population)
 
     @property
@@ -64,15 +71,16 @@ class LogFile:
         return self.path.with_name(f"{self.path.name}.reveal.json")
 
     def _commits_to(self, seed: int) -> bool:
-        """Whether there is a log of a run that is not over, whose first line was written with this salt and seed."""
+        """Say whether there is a log of an unfinished run whose first line was written with this salt and seed."""
         try:
             with opened(self.path) as file:
-                first = json.loads(next(lines_of(file, self.path)))
-            return not self._disclosure.exists() and bool(first["commitment"] == commitment(self.salt, seed))
+                header = json.loads(next(lines_of(file, self.path)))
+            return not self._disclosure.exists() and bool(header["commitment"] == commitment(self.salt, seed))
         except (OSError, StorageError, StopIteration, ValueError, KeyError, TypeError):
             return False
 
     def _lock(self, entries: int) -> None:
+        """Lock the file; refuse one that is not empty where the log has no entries yet."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle = lock.acquire(self.path)
@@ -96,17 +104,18 @@ class LogFile:
         self._release()
 
     def sync(self) -> None:
-        """Wait until the last finished round is on the disk: before the checkpoint that counts on it."""
+        """Wait until the last finished round is on the disk; call it before the checkpoint that relies on it."""
         if self._log is not None and self._journal is not None:
             self._log.flush()
             self._journal.sync()
 
     def reveal(self, *, facts: bool = True, names: Sequence[str] = ()) -> Path | None:
-        """Write seed, salt and the last hash beside the log, once the run is over; None if nothing was played.
+        """Write seed, salt and the last hash beside the log, once the run is over; return None if nothing was played.
 
-        With ``facts``, also what the server knows about its clients, without which no choice that reads them can be
-        recomputed. The file is then as private as they are. ``names`` are the clients' names by id: no choice depends
-        on them, so that none are disclosed unless they are given.
+        Args:
+            facts: whether to disclose also what the server knows about its clients, without which no choice that
+                reads these facts can be recomputed. The file is then as private as they are.
+            names: the clients' names by id. No choice depends on them; none are disclosed unless they are passed.
         """
         self.sync()
         if self._log is None or self._journal is None or self._registrar is None:
@@ -118,10 +127,11 @@ class LogFile:
             "final": self._log.last,
         }
         if facts:
-            people = self._registrar.population
-            published["facts"] = {name: getattr(people, name).tolist() for name in people.facts}
-            published["types"] = {name: getattr(people, name).dtype.str for name in people.facts}
-            published["known"] = None if people.known.size == people.n_clients else people.known.tolist()
+            population = self._registrar.population
+            all_known = population.known.size == population.n_clients
+            published["facts"] = {name: getattr(population, name).tolist() for name in population.facts}
+            published["types"] = {name: getattr(population, name).dtype.str for name in population.facts}
+            published["known"] = None if all_known else population.known.tolist()
         if names:
             published["names"] = list(names)
         write_atomically(self._disclosure, json.dumps(published, indent=1).encode() + b"\n")
@@ -130,11 +140,13 @@ class LogFile:
 
 
 def _last_population(path: Path) -> str:
-    """The digest of the population that the last line of a log was chosen from."""
-    found = ""
+    """Return the digest of the population that the last line of a log was chosen from."""
+    digest = ""
     for line in read_lines(path):
-        if not found:  # the header
-            found = str(json.loads(line)["population"])
-        elif b'"joined":' in line and (joined := json.loads(line).get("joined")):
-            found = str(joined["population"])
-    return found
+        if not digest:  # the header
+            digest = str(json.loads(line)["population"])
+        elif b'"joined":' in line:
+            joined = json.loads(line).get("joined")
+            if joined:
+                digest = str(joined["population"])
+    return digest

@@ -1,7 +1,7 @@
-"""Recompute the choices of an audit log: a fresh registrar gets what went in, and must choose the same.
+"""Recompute the choices of an audit log: a fresh registrar gets the logged inputs, and must choose the same clients.
 
 Of vectors the log holds only digests. Where the vectors are available (a simulated run can be replayed), they are
-compared with the digests and used; where not, the rounds that depend on them are reported as not recomputed.
+compared with the digests and used; otherwise the rounds that depend on them are reported as not recomputed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,24 @@ from typing import Any, cast
 
 import numpy as np
 
-from sortition.audit.encoding import decode_ids, decode_numbers, encode_ids, encode_numbers, json_value
-from sortition.audit.entries import digest_of, encode_answers, encode_cohort, encode_kept_out, encode_notes
+from sortition.audit.encoding import EncodedNumbers, decode_ids, decode_numbers, encode_ids, encode_numbers, json_value
+from sortition.audit.entries import (
+    digest_of,
+    encode_answers,
+    encode_cohort,
+    encode_kept_out,
+    encode_notes,
+    encode_rehearsal,
+)
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.audit.schema import (
     AnswersEntry,
+    Entry,
+    GivenUpEntry,
     JoinedEntry,
     QuestionEntry,
     RoundEntry,
+    StepEntry,
     answer_ids,
     answer_values,
     cohort_of,
@@ -27,6 +37,7 @@ from sortition.audit.schema import (
 )
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import SortitionError, shown
+from sortition.core.flights import Normalise
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Reading
@@ -36,7 +47,8 @@ from sortition.core.signals import Signal
 from sortition.core.turn import Turn
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)  # of entries of another form
-NAMES = {
+MAX_NAMED = 12  # clients that a message names
+KEY_NAMES = {  # how messages call the keys of an entry
     "available": "available clients",
     "excluded": "clients that the policy leaves out",
     "joined": "population",
@@ -49,20 +61,37 @@ NAMES = {
 
 @dataclass
 class Evidence:
-    """What is known of one round from elsewhere than the log: the configuration, or a replay of the run."""
+    """What is known about one round from elsewhere than the log: the configuration, or a replay of the run.
 
-    asked: list[Answers] = field(default_factory=list)  # what clients answered, in order
-    reports: dict[str, Answers] = field(default_factory=dict)  # what they reported, by name
-    expected: dict[str, Any] = field(default_factory=dict)  # values of the entry's keys; None: the key is absent
+    Attributes:
+        answers: what clients answered to each question, in order.
+        reports: what they reported after training, by the signal's name.
+        expected: values that the entry's keys must have; None means that the key is absent.
+    """
+
+    answers: list[Answers] = field(default_factory=list)
+    reports: dict[str, Answers] = field(default_factory=dict)
+    expected: dict[str, object] = field(default_factory=dict)
+
+
+EvidenceSource = Callable[[int], Evidence]  # round → evidence
+PopulationSource = Callable[[int], Population | None]  # number of clients → the first so many clients, if known
+ClientName = Callable[[int], str]  # id → the client's name in messages
 
 
 @dataclass
 class Recomputation:
-    """How far the choices were recomputed, and where they differ."""
+    """How far the choices were recomputed, and where they differ.
 
-    rounds: int = 0  # recomputed, all alike
+    Attributes:
+        rounds: how many entries were recomputed and agree.
+        differences: where the log and the recomputation differ, as sentences.
+        stopped_because: why later rounds were not recomputed; empty where all were.
+    """
+
+    rounds: int = 0
     differences: list[str] = field(default_factory=list)
-    left: str = ""  # why later rounds were not recomputed
+    stopped_because: str = ""
 
 
 class Differs(Exception):  # noqa: N818 (an outcome, not an error)
@@ -74,250 +103,299 @@ class Unknown(Exception):  # noqa: N818
 
 
 def recompute(
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[Entry],
     registrar: Registrar,
     *,
-    evidence: Callable[[int], Evidence] = lambda t: Evidence(),
-    population: Callable[[int], Population | None] = lambda clients: None,
-    called: Callable[[int], str] | None = None,
+    evidence: EvidenceSource = lambda t: Evidence(),
+    population: PopulationSource = lambda clients: None,
+    client_name: ClientName | None = None,
 ) -> Recomputation:
     """Recompute the rounds of a log, in order, until one differs or lacks what is needed.
 
     Args:
-        entries: those of the rounds, without the header.
-        registrar: a fresh one of the same selection.
-        evidence: what is known of a round from elsewhere: compared with the log, and vectors are taken from it.
-        population: the first so many clients, for logs of federations that clients joined.
-        called: what a client is called in messages, where names are known.
+        entries: the entries of the rounds, without the header.
+        registrar: a fresh registrar of the same selection.
+        evidence: returns what is known about a round from elsewhere: it is compared with the log, and vectors are
+            taken from it.
+        population: returns the first so many clients, for logs of federations that clients joined.
+        client_name: returns how messages call a client, where names are known.
     """
+    recomputer = _Recomputer(registrar, evidence=evidence, population=population, client_name=client_name)
     result = Recomputation()
     for entry in entries:
-        where = _where(entry)
+        name = _name_of(entry)
         try:
-            if "event" in entry:
-                _check_event(entry, registrar, population, called)
-            else:
-                _Round(cast(RoundEntry, entry), registrar, evidence, called).check(population)
+            recomputer.check(entry)
         except Differs as difference:
-            result.differences.append(f"{where}: {difference}")
-            result.left = "an earlier round differs"
+            result.differences.append(f"{name}: {difference}")
+            result.stopped_because = "an earlier round differs"
         except Unknown as reason:
-            result.left = f"{where.lower()}: {reason}"
+            result.stopped_because = f"{name.lower()}: {reason}"
         except SortitionError as error:
-            result.differences.append(f"{where} cannot be recomputed: {error}")
-            result.left = "an earlier round differs"
+            result.differences.append(f"{name} cannot be recomputed: {error}")
+            result.stopped_because = "an earlier round differs"
         except UNREADABLE as error:
-            result.differences.append(f"{where} cannot be read: {error!r}.")
-            result.left = "an earlier round cannot be read"
-        if result.left:
+            result.differences.append(f"{name} cannot be read: {error!r}.")
+            result.stopped_because = "an earlier round cannot be read"
+        if result.stopped_because:
             break
         result.rounds += 1
     return result
 
 
-def _where(entry: Mapping[str, Any]) -> str:
-    """What an entry is called in messages."""
+def _name_of(entry: Entry) -> str:
+    """Return how messages call an entry."""
     if entry.get("event") == STEP:
         return f"Step {entry.get('version')}"
-    return "Work given up" if entry.get("event") == GIVEN_UP else f"Round {entry.get('round')}"
+    if entry.get("event") == GIVEN_UP:
+        return "Work given up"
+    return f"Round {entry.get('round')}"
 
 
-def _check_event(
-    entry: Mapping[str, Any],
-    registrar: Registrar,
-    population: Callable[[int], Population | None],
-    called: Callable[[int], str] | None,
-) -> None:
-    """Do again what an entry of a log of overlapping rounds says."""
-    if entry["event"] == SELECTED:
-        _Round(cast(RoundEntry, entry), registrar, lambda t: Evidence(), called).check_selection(population)
-    elif entry["event"] == GIVEN_UP:
-        registrar.give_up(decode_ids(entry["ids"]), str(entry["reason"]))
-    elif entry["event"] == STEP:
-        _check_step(entry, registrar, called)
-    else:
-        raise Differs(f"the log has an event {shown(entry['event'])}, which is none.")
-
-
-def _check_step(entry: Mapping[str, Any], registrar: Registrar, called: Callable[[int], str] | None) -> None:
-    """Make a step again, of the updates that the log says arrived."""
-    _same("version", registrar.version, entry["version"])
-    received = decode_ids(entry["received"])
-    signals = {signal.name: signal for signal in registrar.needs.reports}
-    reports = {
-        name: _rows(signals[name], answers, received, None, f"report {name!r}", called)
-        for name, answers in (entry.get("reports") or {}).items()
-    }
-    step = registrar.receive(
-        received,
-        reports,
-        discounts=_numbers(entry.get("discounts"), received.size),
-        normalise=entry["normalise"],
-        durations=_numbers(entry.get("durations"), received.size),
-        blamed={int(client): reason for client, reason in (entry.get("blamed") or {}).items()},
-        excused=entry.get("excused") or (),
-    )
-    _same("clients whose updates are used", encode_ids(step.ids), entry.get("used", entry["received"]))
-    _same("weights", encode_numbers(step.weights), entry["weights"])
-    _same("staleness", step.staleness.tolist() if step.staleness.any() else None, entry.get("staleness"))
-    _same("refused numbers", json_value(dict(step.rejected)) or None, entry.get("rejected"))
-
-
-def _numbers(logged: Any, count: int) -> Floats | None:
-    return None if logged is None else decode_numbers(logged, count)
-
-
-class _Round:
-    """One round of a log, recomputed step by step."""
+class _Recomputer:
+    """Repeats the entries of a log, in order, on a registrar; raises Differs or Unknown at the first that differs."""
 
     def __init__(
         self,
-        entry: RoundEntry,
         registrar: Registrar,
-        evidence: Callable[[int], Evidence],
-        called: Callable[[int], str] | None,
+        *,
+        evidence: EvidenceSource,
+        population: PopulationSource,
+        client_name: ClientName | None,
     ) -> None:
-        if entry["round"] != registrar.index:
-            raise Differs(f"the log should have round {registrar.index} here.")
-        self.entry = entry
         self.registrar = registrar
-        self.called = called
-        self.evidence = evidence(registrar.index)
+        self.evidence_of = evidence
+        self.population_of = population
+        self.client_name = client_name
 
-    def check(self, population: Callable[[int], Population | None]) -> None:
-        """Raise Differs or Unknown unless the round is as the log has it."""
-        self._finish(self._chosen(population))
+    def check(self, entry: Entry) -> None:
+        """Repeat one entry."""
+        if "event" not in entry:
+            self._check_round(cast(RoundEntry, entry))
+        elif entry["event"] == SELECTED:
+            self._check_selection(cast(RoundEntry, entry))
+        elif entry["event"] == GIVEN_UP:
+            self._give_up(cast(GivenUpEntry, entry))
+        elif entry["event"] == STEP:
+            self._check_step(cast(StepEntry, entry))
+        else:
+            raise Differs(f"the log has an event {shown(entry['event'])}, which does not exist.")
 
-    def check_selection(self, population: Callable[[int], Population | None]) -> None:
-        """Raise Differs or Unknown unless the selection is as the log has it, and send its cohort to work."""
-        _same("version", self.registrar.version, self.entry.get("version"))
-        turn = self._chosen(population)
-        _same("refused numbers", json_value(turn.rejected) or None, self.entry.get("rejected"))
+    def _check_round(self, entry: RoundEntry) -> None:
+        """Repeat a whole round."""
+        self._check_index(entry)
+        evidence = self.evidence_of(self.registrar.index)
+        turn = self._choose(entry, evidence)
+        self._finish(entry, turn, evidence)
+
+    def _check_selection(self, entry: RoundEntry) -> None:
+        """Repeat a selection whose round overlaps with others, and send its cohort to work."""
+        self._check_index(entry)
+        _check_equal("version", self.registrar.version, entry.get("version"))
+        turn = self._choose(entry, Evidence())
+        _check_equal("refused numbers", json_value(turn.rejected) or None, entry.get("rejected"))
         self.registrar.dispatch(turn)
 
-    def _chosen(self, population: Callable[[int], Population | None]) -> Turn:
-        """A turn that chose what the log has."""
-        for key, expected in self.evidence.expected.items():
-            _same(NAMES.get(key, key), expected, self.entry.get(key))
-        if joined := self.entry.get("joined"):
-            self._join(joined, population)
-        available = decode_ids(self.entry["available"])
-        in_flight = self.entry.get("in_flight")
-        turn = self.registrar.begin(
-            available,
-            self.entry["budget"],
-            in_flight=None if in_flight is None else decode_ids(in_flight),
-            clock=self.entry.get("clock"),
-            excluded={rule: decode_ids(ids) for rule, ids in (self.entry.get("excluded") or {}).items()},
+    def _give_up(self, entry: GivenUpEntry) -> None:
+        self.registrar.give_up(decode_ids(entry["ids"]), str(entry["reason"]))
+
+    def _check_step(self, entry: StepEntry) -> None:
+        """Repeat a step with the updates that arrived by the log."""
+        _check_equal("version", self.registrar.version, entry["version"])
+        received = decode_ids(entry["received"])
+        step = self.registrar.receive(
+            received,
+            self._reports(entry.get("reports") or {}, received, Evidence()),
+            discounts=_decode_optional(entry.get("discounts"), received.size),
+            normalise=cast(Normalise, entry["normalise"]),
+            durations=_decode_optional(entry.get("durations"), received.size),
+            blamed=_by_client(entry.get("blamed")),
+            excused=entry.get("excused") or (),
         )
-        _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))
-        for at, question in enumerate(self.entry.get("asked") or []):
-            self._answer(turn, at, question)
+        staleness = step.staleness.tolist() if step.staleness.any() else None
+        logged_ids = entry.get("used", entry["received"])
+        _check_equal("clients whose updates are used", encode_ids(step.ids), logged_ids)
+        _check_equal("weights", encode_numbers(step.weights), entry["weights"])
+        _check_equal("staleness", staleness, entry.get("staleness"))
+        _check_equal("refused numbers", json_value(dict(step.rejected)) or None, entry.get("rejected"))
+
+    def _check_index(self, entry: RoundEntry) -> None:
+        if entry["round"] != self.registrar.index:
+            raise Differs(f"the log should have round {self.registrar.index} here.")
+
+    def _choose(self, entry: RoundEntry, evidence: Evidence) -> Turn:
+        """Begin a turn, answer its questions, and compare its choice with the log."""
+        for key, expected in evidence.expected.items():
+            _check_equal(KEY_NAMES.get(key, key), expected, entry.get(key))
+        joined = entry.get("joined")
+        if joined:
+            self._join(joined)
+        turn = self._begin(entry)
+        _check_equal("clients kept out by the guards", encode_kept_out(turn.kept_out), entry.get("kept_out"))
+        for number, question in enumerate(entry.get("asked") or [], 1):
+            replayed = evidence.answers[number - 1] if number <= len(evidence.answers) else None
+            self._answer(turn, entry, question, number=number, replayed=replayed)
         if turn.question is not None:
-            name = turn.question.signal.name
-            raise Differs(f"{self.registrar.owner} asks for {name!r}, a question that the log lacks.")
-        self._compare_cohort(turn.cohort or Cohort.uniform([]))
-        _same("remembered scales", _of_signals(turn.scales), _of_signals(self.entry.get("scales")))
+            signal = turn.question.signal.name
+            raise Differs(f"{self.registrar.owner} asks for {signal!r}, a question that the log lacks.")
+        self._compare_cohort(turn.cohort or Cohort.uniform([]), entry)
+        _check_equal("remembered scales", _of_signals(turn.scales), _of_signals(entry.get("scales")))
         return turn
 
-    def _join(self, joined: JoinedEntry, population: Callable[[int], Population | None]) -> None:
-        grown = population(joined["clients"])
-        if grown is None or digest_of(grown) != joined["population"]:
+    def _join(self, joined: JoinedEntry) -> None:
+        """Let the clients join that joined by the log."""
+        population = self.population_of(joined["clients"])
+        if population is None or digest_of(population) != joined["population"]:
             raise Unknown(f"{joined['clients']} clients are known from here on, and their facts are not available.")
-        self.registrar.join(grown)
+        self.registrar.join(population)
 
-    def _answer(self, turn: Turn, at: int, logged: QuestionEntry) -> None:
+    def _begin(self, entry: RoundEntry) -> Turn:
+        """Begin the turn of an entry."""
+        in_flight = None
+        if entry.get("in_flight") is not None:
+            in_flight = decode_ids(entry["in_flight"])
+        return self.registrar.begin(
+            decode_ids(entry["available"]),
+            entry["budget"],
+            in_flight=in_flight,
+            clock=entry.get("clock"),
+            deadline=entry.get("deadline"),
+            excluded={rule: decode_ids(ids) for rule, ids in (entry.get("excluded") or {}).items()},
+        )
+
+    def _answer(
+        self, turn: Turn, entry: RoundEntry, logged: QuestionEntry, *, number: int, replayed: Answers | None
+    ) -> None:
+        """Compare a question with the log, and answer it; ``replayed`` is its answer in a replay."""
         question = turn.question
         if question is None:
             raise Differs(f"the log has a question for {logged['signal']!r} that is not asked.")
-        name = question.signal.name
-        if name != logged["signal"]:
-            raise Differs(f"question {at + 1} should be for {name!r}; the log has {logged['signal']!r}.")
-        asked = logged.get("ids", self.entry["available"])
-        _same(f"clients asked for {name!r}", encode_ids(question.ids), asked)
-        after = None if question.after is None else encode_cohort(question.after)
-        _same("cohort of the rehearsal", after, logged.get("after"))
-        sent = self.evidence.asked[at] if at < len(self.evidence.asked) else None
-        what = f"answers to {name!r}"
-        turn.answer(_rows(question.signal, logged["answers"], question.ids, sent, what, self.called))
+        signal = question.signal.name
+        if signal != logged["signal"]:
+            raise Differs(f"question {number} should be for {signal!r}; the log has {logged['signal']!r}.")
+        logged_ids = logged.get("ids", entry["available"])
+        _check_equal(f"clients asked for {signal!r}", encode_ids(question.ids), logged_ids)
+        _check_equal("cohort of the rehearsal", encode_rehearsal(question.after), logged.get("after"))
+        answers = self._rows(
+            question.signal, logged["answers"], asked=question.ids, replayed=replayed, what=f"answers to {signal!r}"
+        )
+        turn.answer(answers)
 
-    def _compare_cohort(self, cohort: Cohort) -> None:
-        if self.called is not None and encode_ids(cohort.ids) != self.entry["cohort"]:
-            logged = decode_ids(self.entry["cohort"])
-            raise Differs(f"the cohort should be {self._named(cohort.ids)}; the log has {self._named(logged)}.")
-        _same("cohort", encode_cohort(cohort), cohort_of(self.entry))
-        _same("notes", encode_notes(cohort.notes), self.entry["notes"])
+    def _compare_cohort(self, cohort: Cohort, entry: RoundEntry) -> None:
+        if self.client_name is not None and encode_ids(cohort.ids) != entry["cohort"]:
+            expected = _named(cohort.ids, self.client_name)
+            logged = _named(decode_ids(entry["cohort"]), self.client_name)
+            raise Differs(f"the cohort should be {expected}; the log has {logged}.")
+        _check_equal("cohort", encode_cohort(cohort), cohort_of(entry))
+        _check_equal("notes", encode_notes(cohort.notes), entry["notes"])
 
-    def _named(self, ids: Ids) -> str:
-        """Clients by name; at most a dozen."""
-        if self.called is None:
-            return shown(ids.tolist())
-        return ", ".join(map(self.called, ids[:12].tolist())) + (", …" if ids.size > 12 else "")
+    def _finish(self, entry: RoundEntry, turn: Turn, evidence: Evidence) -> None:
+        """Finish a round with what the log has of its reports and refused updates."""
+        completed = done_ids(entry)
+        logged_reports = entry.get("reports") or {}
+        for name in evidence.reports:
+            if name not in logged_reports:
+                raise Differs(f"the log lacks the report {name!r}.")
+        reports = self._reports(logged_reports, completed, evidence)
+        turn.blame(_by_client(entry.get("blamed")))
+        turn.intake.excused |= set(entry.get("excused") or ())
+        durations = _decode_optional(entry.get("durations"), completed.size)
+        self.registrar.finish(turn, completed, reports, durations=durations)
+        _check_equal("refused numbers", json_value(turn.rejected) or None, entry.get("rejected"))
 
-    def _finish(self, turn: Turn) -> None:
-        done, logged, sent = done_ids(self.entry), self.entry.get("reports") or {}, self.evidence.reports
-        if missing := [name for name in sent if name not in logged]:
-            raise Differs(f"the log lacks the report {missing[0]!r}.")
+    def _reports(
+        self, logged_reports: Mapping[str, AnswersEntry], completed: Ids, evidence: Evidence
+    ) -> dict[str, Answers]:
+        """Return what clients reported, by the signal's name."""
         signals = {signal.name: signal for signal in self.registrar.needs.reports}
-        reports = {
-            name: _rows(signals[name], one, done, sent.get(name), f"report {name!r}", self.called)
-            for name, one in logged.items()
+        return {
+            name: self._rows(
+                signals[name], logged, asked=completed, replayed=evidence.reports.get(name), what=f"report {name!r}"
+            )
+            for name, logged in logged_reports.items()
         }
-        turn.blame({int(client): reason for client, reason in (self.entry.get("blamed") or {}).items()})
-        turn.intake.excused |= set(self.entry.get("excused") or ())
-        self.registrar.finish(turn, done, reports, durations=_numbers(self.entry.get("durations"), done.size))
-        _same("refused numbers", json_value(turn.rejected) or None, self.entry.get("rejected"))
+
+    def _rows(
+        self, signal: Signal, logged: AnswersEntry, *, asked: Ids, replayed: Answers | None, what: str
+    ) -> Answers:
+        """Return the rows that the log holds; of vectors those of a replay, if they have the logged digests.
+
+        Args:
+            signal: the signal that was asked for or reported.
+            logged: what the log holds of the rows.
+            asked: who was asked for them.
+            replayed: the rows in a replay; None where there is no replay.
+            what: how messages call the rows.
+        """
+        if replayed is not None:
+            client_name = self.client_name or "client {}".format
+            _check_equal_rows(
+                what, encode_answers(signal, replayed, asked), logged, asked=asked, client_name=client_name
+            )
+            return replayed
+        ids = answer_ids(logged, asked)
+        if "values" not in logged and ids.size:
+            raise Unknown(f"the log holds only digests of the {what} of {ids.size} clients.")
+        values = answer_values(logged, asked)
+        odd_shapes = logged.get("odd")
+        if not odd_shapes:
+            return Reading(ids, values)
+        rows: dict[int, Any] = dict(zip(ids.tolist(), values, strict=True))
+        for client, shape in odd_shapes.items():
+            rows[int(client)] = "no number" if shape is None else np.broadcast_to(0.0, shape)
+        return rows
+
+
+def _by_client(reasons: Mapping[str, str] | None) -> dict[int, str]:
+    """Return the reasons of a log, in which ids are texts, by id."""
+    return {int(client): reason for client, reason in (reasons or {}).items()}
+
+
+def _decode_optional(logged: EncodedNumbers | None, count: int) -> Floats | None:
+    if logged is None:
+        return None
+    return decode_numbers(logged, count)
 
 
 def _of_signals(scales: Mapping[str, float] | None) -> dict[str, float]:
-    """The remembered scales of signals; that of models' updates, which a log does not hold, is left out."""
+    """Return the remembered scales of signals, without that of models' updates, which a log does not hold."""
     return {name: scale for name, scale in (scales or {}).items() if name != MODEL}
 
 
-def _rows(
-    signal: Signal,
-    logged: AnswersEntry,
-    asked: Ids,
-    sent: Answers | None,
-    what: str,
-    called: Callable[[int], str] | None,
-) -> Answers:
-    """The rows that the log holds, or, of vectors, those of a replay that have its digests."""
-    if sent is not None:
-        _same_rows(what, encode_answers(signal, sent, asked), logged, asked, called or "client {}".format)
-        return sent
-    ids = answer_ids(logged, asked)
-    if "values" not in logged and ids.size:
-        raise Unknown(f"the log holds only digests of the {what} of {ids.size} clients.")
-    values = answer_values(logged, asked)
-    odd = logged.get("odd")
-    if not odd:
-        return Reading(ids, values)
-    rows: dict[int, Any] = dict(zip(ids.tolist(), values, strict=True))
-    return rows | {int(k): "no number" if shape is None else np.broadcast_to(0.0, shape) for k, shape in odd.items()}
+def _named(ids: Ids, client_name: ClientName) -> str:
+    """Return clients by name; at most a dozen."""
+    names = [client_name(client) for client in ids[:MAX_NAMED].tolist()]
+    if ids.size > MAX_NAMED:
+        names.append("…")
+    return ", ".join(names)
 
 
-def _same(what: str, expected: Any, logged: Any) -> None:
+def _check_equal(what: str, expected: object, logged: object) -> None:
+    """Raise Differs unless the log has the expected value; of mappings the first key that differs is named."""
     if expected == logged:
         return
     if isinstance(expected, Mapping) and isinstance(logged, Mapping):
         for key in {**expected, **logged}:
-            _same(what if key == what else f"{what}'s {key}", expected.get(key), logged.get(key))
+            key_name = what if key == what else f"{what}'s {key}"
+            _check_equal(key_name, expected.get(key), logged.get(key))
     raise Differs(f"the {what} should be {shown(expected)}; the log has {shown(logged)}.")
 
 
-def _same_rows(
-    what: str, expected: AnswersEntry, logged: AnswersEntry, asked: Ids, called: Callable[[int], str]
+def _check_equal_rows(
+    what: str, expected: AnswersEntry, logged: AnswersEntry, *, asked: Ids, client_name: ClientName
 ) -> None:
-    """The same rows; else the first client whose row differs is named."""
+    """Raise Differs unless the log has the expected rows; the first client whose row differs is named."""
     if expected == logged:
         return
     ids = answer_ids(expected, asked).tolist()
-    for mine, other in (
+    for expected_rows, logged_rows in (
         (expected.get("values"), logged.get("values")),
         (expected.get("sha256"), logged.get("sha256")),
     ):
-        if isinstance(mine, list) and isinstance(other, list) and len(mine) == len(other):
-            for client, one, two in zip(ids, mine, other, strict=True):
-                _same(f"{what} of {called(client)}", one, two)
-    _same(what, expected, logged)
+        if not isinstance(expected_rows, list) or not isinstance(logged_rows, list):
+            continue
+        if len(expected_rows) != len(logged_rows):
+            continue
+        for client, expected_row, logged_row in zip(ids, expected_rows, logged_rows, strict=True):
+            _check_equal(f"{what} of {client_name(client)}", expected_row, logged_row)
+    _check_equal(what, expected, logged)

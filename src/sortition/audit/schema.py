@@ -1,4 +1,4 @@
-"""The entries of an audit log, for writers and readers: the keys of each line, and what stands for an absent key.
+"""The entries of an audit log, for writers and readers: the keys of each line, and what an absent key means.
 
 Ids and numbers are as :mod:`sortition.audit.encoding` writes them. A key without a value is left out of the line.
 """
@@ -10,13 +10,14 @@ from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from sortition.audit.encoding import decode_ids, decode_numbers
+from sortition.audit.encoding import EncodedIds, EncodedNumbers, decode_ids, decode_numbers
 from sortition.core.arrays import Floats, Ids
 
 FORMAT = 1  # of the log, in its first line
 
-Encoded = Any  # ids or numbers, as JSON
-T = TypeVar("T")
+JsonObject = dict[str, Any]  # parameters and notes of a method: whatever JSON holds
+Entry = Mapping[str, Any]  # a line of the log, of any kind
+EntryT = TypeVar("EntryT")
 
 
 class Header(TypedDict):
@@ -24,8 +25,8 @@ class Header(TypedDict):
 
     format: int
     selector: str
-    parameters: dict[str, Any]
-    guards: NotRequired[dict[str, Any] | None]
+    parameters: JsonObject
+    guards: NotRequired[JsonObject | None]
     clients: int
     population: str
     horizon: int | None
@@ -36,8 +37,8 @@ class Header(TypedDict):
 class CohortEntry(TypedDict):
     """Who was chosen, and with what weight."""
 
-    cohort: Encoded
-    weights: Encoded
+    cohort: EncodedIds
+    weights: EncodedNumbers
     groups: NotRequired[list[int] | None]
     full: NotRequired[bool | None]
     mass: NotRequired[str | None]  # "expected": the weights sum to 1 in expectation only
@@ -47,9 +48,9 @@ class CohortEntry(TypedDict):
 class AnswersEntry(TypedDict):
     """What arrived, before it was screened: scalars in full, vectors by digest, rows of another form by their shape."""
 
-    ids: NotRequired[Encoded]  # absent: all who were asked
+    ids: NotRequired[EncodedIds | None]  # absent: all who were asked
     dtype: str
-    values: NotRequired[Encoded]
+    values: NotRequired[EncodedNumbers | None]
     shape: NotRequired[list[int] | None]
     sha256: NotRequired[str | list[str] | None]
     odd: NotRequired[dict[str, list[int] | None] | None]
@@ -59,7 +60,7 @@ class QuestionEntry(TypedDict):
     """One question and its answers."""
 
     signal: str
-    ids: NotRequired[Encoded]  # absent: all who were available
+    ids: NotRequired[EncodedIds | None]  # absent: all who were available
     after: NotRequired[CohortEntry | None]
     answers: AnswersEntry
 
@@ -78,27 +79,54 @@ class RoundEntry(TypedDict):
     round: int
     version: NotRequired[int]  # of the model that the chosen train, where rounds overlap
     clock: NotRequired[float | None]  # seconds since the start
-    in_flight: NotRequired[Encoded]  # who was at work
+    deadline: NotRequired[float | None]  # seconds after which nobody waited for the chosen any longer
+    in_flight: NotRequired[EncodedIds | None]  # who was at work
     budget: int
-    available: Encoded
+    available: EncodedIds
     joined: NotRequired[JoinedEntry | None]
-    excluded: NotRequired[dict[str, Encoded] | None]  # by a policy: rule → clients
-    kept_out: NotRequired[dict[str, Encoded] | None]  # by the guards
+    excluded: NotRequired[dict[str, EncodedIds] | None]  # by a policy: rule → clients
+    kept_out: NotRequired[dict[str, EncodedIds] | None]  # by the guards: reason → clients
     asked: NotRequired[list[QuestionEntry] | None]
-    cohort: Encoded
-    weights: Encoded
+    cohort: EncodedIds
+    weights: EncodedNumbers
     groups: NotRequired[list[int] | None]
     full: NotRequired[bool | None]
     mass: NotRequired[str | None]  # "expected": the weights sum to 1 in expectation only
     expected_size: NotRequired[float | None]  # of a cohort whose size is random
-    notes: dict[str, Any]
-    done: NotRequired[Encoded]  # absent: the whole cohort
-    durations: NotRequired[Encoded]  # seconds from dispatch to arrival of those who completed
+    notes: JsonObject
+    done: NotRequired[EncodedIds | None]  # absent: the whole cohort
+    durations: NotRequired[EncodedNumbers | None]  # seconds from dispatch to arrival of those who completed
+    reports: NotRequired[dict[str, AnswersEntry] | None]
+    rejected: NotRequired[dict[str, str] | None]  # client → why its numbers were refused
+    blamed: NotRequired[dict[str, str] | None]  # client → why its update was refused
+    excused: NotRequired[list[int] | None]  # of these, whose refused update is no strike
+    scales: NotRequired[dict[str, float] | None]  # remembered when the round began, by signal; "model": of updates
+
+
+class GivenUpEntry(TypedDict):
+    """Work that ended without an update (``event = "given up"``)."""
+
+    event: str
+    ids: EncodedIds
+    reason: str
+
+
+class StepEntry(TypedDict):
+    """One step where rounds overlap (``event = "step"``): whose updates arrived, and how they were used."""
+
+    event: str
+    version: int
+    received: EncodedIds
+    used: NotRequired[EncodedIds | None]  # absent: all that were received
+    staleness: NotRequired[list[int] | None]  # absent: all are fresh
+    discounts: NotRequired[EncodedNumbers | None]
+    normalise: str
+    weights: EncodedNumbers
+    durations: NotRequired[EncodedNumbers | None]
     reports: NotRequired[dict[str, AnswersEntry] | None]
     rejected: NotRequired[dict[str, str] | None]
     blamed: NotRequired[dict[str, str] | None]
-    excused: NotRequired[list[int] | None]  # of these, whose refused update is no strike
-    scales: NotRequired[dict[str, float] | None]  # remembered when the round began, by signal; "model": of updates
+    excused: NotRequired[list[int] | None]
 
 
 class Disclosure(TypedDict):
@@ -114,36 +142,40 @@ class Disclosure(TypedDict):
     names: NotRequired[list[str]]  # of the clients by id, where the operator discloses them
 
 
-COHORT = tuple(CohortEntry.__annotations__)
+COHORT_KEYS = tuple(CohortEntry.__annotations__)
 
 
-def compact(entry: T, *always: str) -> T:
-    """The entry without the keys that have no value; those in ``always`` stay."""
-    items = cast(Mapping[str, Any], entry).items()
-    return cast(T, {key: value for key, value in items if value is not None or key in always})
+def compact(entry: EntryT, *always: str) -> EntryT:
+    """Return the entry without the keys that have no value; those in ``always`` stay."""
+    items = cast(Entry, entry).items()
+    return cast(EntryT, {key: value for key, value in items if value is not None or key in always})
 
 
 def cohort_of(entry: RoundEntry) -> CohortEntry:
-    """The keys of the entry that describe its cohort."""
-    return cast(CohortEntry, {key: value for key, value in entry.items() if key in COHORT})
+    """Return the keys of the entry that describe its cohort."""
+    return cast(CohortEntry, {key: value for key, value in entry.items() if key in COHORT_KEYS})
 
 
 def asked_ids(question: QuestionEntry, entry: RoundEntry) -> Ids:
-    """Who was asked."""
+    """Return who was asked."""
     return decode_ids(question.get("ids", entry["available"]))
 
 
 def answer_ids(answers: AnswersEntry, asked: Ids) -> Ids:
-    """Who answered."""
-    return decode_ids(answers["ids"]) if "ids" in answers else asked
+    """Return who answered."""
+    if "ids" not in answers:
+        return asked
+    return decode_ids(answers["ids"])
 
 
 def answer_values(answers: AnswersEntry, asked: Ids) -> Floats:
-    """The scalars that they answered."""
+    """Return the scalars that clients answered."""
     count = answer_ids(answers, asked).size
-    return decode_numbers(answers["values"], count, answers["dtype"]) if count else np.empty(0)
+    if count == 0:
+        return np.empty(0)
+    return decode_numbers(answers["values"], count, answers["dtype"])
 
 
 def done_ids(entry: RoundEntry) -> Ids:
-    """Who completed."""
+    """Return who completed."""
     return decode_ids(entry.get("done", entry["cohort"]))

@@ -41,7 +41,7 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
     try:
         if path.suffix in (".npy", ".npz"):
             return as_matrix(_read_array(path), clients)
-        table = _read_table(path)
+        table = read_table(path)
     except InputError:
         raise
     except FOREIGN as error:
@@ -94,7 +94,8 @@ def _read_array(path: Path) -> Array:
     return next(iter(read_npz(path).values()), np.empty(0))
 
 
-def _read_table(path: Path) -> pl.DataFrame:
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a CSV or Parquet file; one that is no such table, compressed or endless raises ValueError."""
     try:
         import polars as pl
     except ImportError as error:

@@ -36,7 +36,8 @@ def advise(
 
     with allowing(allow):
         federation = known_federation(source, cohort=cohort)
-        advice = advisor.advise(federation, seconds=seconds, say=_silent if quiet else typer.echo)
+        say = _silent if quiet else typer.echo
+        advice = advisor.advise(federation, seconds=seconds, say=say)
     if not quiet:
         console().print(advice.table())
         _print_left_out(advice.ruled_out)

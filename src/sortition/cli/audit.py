@@ -81,7 +81,9 @@ def _examinations(folders: list[Path], replay: bool, names_file: Path | None) ->
     from sortition.results.names import read_names
     from sortition.studies.audit.run import examine, examine_history, examine_log
 
-    names = None if names_file is None else read_names(names_file)
+    names = None
+    if names_file is not None:
+        names = read_names(names_file)
     federations: list[Callable[[], Finding]] = []
     run_folders = []
     for path in folders:

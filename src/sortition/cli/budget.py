@@ -79,7 +79,10 @@ def _of_methods(
     deployment = Deployment(clients=clients, cohort=cohort, rounds=rounds)
     cases: Cases = {}
     for name in names:
-        selector = load("poisson", q=q) if name == "poisson" else default_instance(selector_class(name))
+        if name == "poisson":
+            selector = load("poisson", q=q)
+        else:
+            selector = default_instance(selector_class(name))
         cases[name] = (selector, deployment)
     return cases
 

@@ -18,7 +18,9 @@ class ExplainedCommand(TyperCommand):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
+        if self.callback is None:
+            return
+        hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True)
         for parameter in self.params:
             for info in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
                 if isinstance(info, ArgumentInfo):

@@ -1,4 +1,4 @@
-"""``sortition data``: fetch data sets, look at how they are split and at which clients are reachable."""
+"""``sortition data``: fetch data sets, look at how they are split, at who is reachable and how fast clients are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import typer
 from rich.console import Console
 
 from sortition.cli.commands import Commands
-from sortition.cli.options import console
+from sortition.cli.options import Allow, console
+from sortition.cli.options import Set as StudySet
 
 if TYPE_CHECKING:
     from sortition.core.registry import Family
     from sortition.results.table import Table
     from sortition.studies.types import TomlTable
 
-app = Commands(help="Data sets, partitions and availability.", no_args_is_help=True)
+app = Commands(help="Data sets, partitions, availability and devices.", no_args_is_help=True)
 
 Clients = Annotated[int, typer.Option(help="number of clients")]
 Seed = Annotated[int, typer.Option(help="seed of the split and of all draws")]
@@ -46,8 +47,10 @@ def list_() -> None:
     table.rows.append(["digits", "handwritten digits, 8×8 grey, 1,797 of them", "embedded"])
     table.rows.append(["synthetic", "Synthetic(α, β) of Li et al., as FedGS uses it", "generated when used"])
     for entry in (*ENTRIES.values(), *SETS.values()):
-        here = fetch.find_stored(entry.name) is not None
-        table.rows.append([entry.name, entry.title, "fetched" if here else f"sortition data get {entry.name}"])
+        place = f"sortition data get {entry.name}"
+        if fetch.find_stored(entry.name) is not None:
+            place = "fetched"
+        table.rows.append([entry.name, entry.title, place])
     table.notes.append(f"Fetched data sets are in {fetch.directory()}.")
     natural = [partitions.NATURAL, "least=1 (the data set's own clients that have so many examples)"]
     screen = console()
@@ -96,7 +99,10 @@ def where(
     if name not in data.names():
         data.load(name)  # raises, with the nearest name
     place = fetch.find_stored(name)
-    typer.echo(str(place) if place else f"{name} is not in {fetch.directory()}")
+    if place is None:
+        typer.echo(f"{name} is not in {fetch.directory()}")
+    else:
+        typer.echo(str(place))
 
 
 @app.command()
@@ -117,8 +123,9 @@ def describe(
 
     options, parameters = _parameters(set_)
     dataset = data.load(name, **options)
-    parts = previews.split(dataset, partition, clients, seed, parameters)
-    title = f"{name}, {partition if dataset.clients is None else 'as it comes'}"
+    parts = previews.split(dataset, partition, clients, seed=seed, parameters=parameters)
+    split_name = partition if dataset.clients is None else "as it comes"
+    title = f"{name}, {split_name}"
     description = skew(parts, dataset.y_train, dataset.classes)
     description = replace(description, notes=(*dataset.notes, *description.notes))
     typer.echo(str(description))
@@ -168,13 +175,43 @@ def availability_(
         raise bad("--rounds", "≥ 1", rounds)
     options, parameters = _parameters(set_)
     dataset = data.load(name, **options)
-    parts = previews.split(dataset, partition, clients, seed, {})
-    bound = previews.mode_over(mode, dataset, parts, seed, parameters)
-    reachable = previews.masks(bound, rounds)
-    for line in previews.statistics(bound, reachable):
+    parts = previews.split(dataset, partition, clients, seed=seed, parameters={})
+    availability = previews.mode_over(mode, dataset, parts, seed=seed, parameters=parameters)
+    reachable = previews.masks(availability, rounds)
+    for line in previews.statistics(availability, reachable):
         typer.echo(line)
     if plot is not None:
         typer.echo(f"picture: {write(availability_chart(reachable, mode, width=800, height=300), plot)}")
+
+
+@app.command("devices")
+def devices_(
+    study: Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)],
+    setting: Annotated[str | None, typer.Option(help="one of the study's settings", show_default="the first")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="seed", show_default="the study's first")] = None,
+    set_: StudySet = None,
+    allow: Allow = None,
+    plot: Plot = None,
+) -> None:
+    """Print how fast the clients of a study are, how that goes with their data, and who misses the deadline; draw it.
+
+    Example: sortition data devices study.toml --set 'devices.slow="rare labels"' --plot devices.svg
+    """
+    from sortition.cli import previews
+    from sortition.cli.options import allowing, naming
+    from sortition.data.charts import write
+    from sortition.simulation.device_description import describe_devices, devices_chart
+
+    with allowing(allow), naming(study):
+        config = previews.one_run(study, set_ or [], setting, seed)
+        setup = previews.setup_of(config)
+    described = describe_devices(setup.world)
+    deadline = setup.cohort_pace.deadline
+    title = f"{study.stem}, {config.setting}, seed {config.seed}"
+    console().print(previews.device_table(described, title, deadline))
+    if plot is not None:
+        chart = devices_chart(described, title, slow=config.devices.slow, deadline=deadline)
+        typer.echo(f"picture: {write(chart, plot)}")
 
 
 def _parameters(assignments: list[str] | None) -> tuple[TomlTable, TomlTable]:

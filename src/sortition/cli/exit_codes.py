@@ -46,8 +46,10 @@ def exit_for(execution: Execution, hint: str) -> None:
     for folder, reason in execution.failed.items():
         last_line = reason.strip().splitlines()[-1]
         log = Path(folder) / "failure.log"
-        log_note = f" (log: {log})" if log.exists() else ""
-        typer.echo(f"failed: {folder}: {last_line}{log_note}", err=True)
+        message = f"failed: {folder}: {last_line}"
+        if log.exists():
+            message += f" (log: {log})"
+        typer.echo(message, err=True)
     if execution.interrupted:
         typer.echo(f"stopped; {hint}", err=True)
         raise typer.Exit(STOPPED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from sortition.cli.options import Jobs, Quiet, allowing, console
 if TYPE_CHECKING:
     import polars as pl
 
+    from sortition.cli.leaderboard_tracks import TrackOptions
     from sortition.leaderboard.board import Board
     from sortition.leaderboard.suite import Suite
     from sortition.studies.plan import StudyPlan
@@ -31,44 +33,165 @@ Seeds = Annotated[int | None, typer.Option(min=2, help="fewer or more paired see
 def leaderboard(
     method: Annotated[
         list[str] | None,
-        typer.Option(help="only these: a name, package.module:Class, or with parameters: fedgs,alpha=2"),
+        typer.Option(help="only these: a name, package.module:Class, or (suite 1) with parameters: fedgs,alpha=2"),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="folder of the runs and of runs.parquet")] = OUT,
+    suite: Annotated[str, typer.Option(help="1, 2, or the file of a suite like suite 2")] = "1",
+    track: Annotated[
+        list[str] | None,
+        typer.Option(help="suite 2: only 'rounds', 'seconds', 'overlap' or 'adversaries'"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="folder of results", show_default="runs/leaderboard, runs/leaderboard-2"),
+    ] = None,
     half: Annotated[str | None, typer.Option(help="only the half 'tuning' or 'held-out'")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="six federations and three seeds, in some minutes")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="a few small federations and seeds")] = False,
     tune: Tune = False,
-    weights: Annotated[str | None, typer.Option(help="give all methods the same weights, such as 'size'")] = None,
+    configurations: Annotated[
+        Path | None, typer.Option(help="suite 2: a file like suite-2-tuning.toml: entries and what is tuned")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="suite 1: give all methods the same weights, such as 'size'")
+    ] = None,
     seeds: Seeds = None,
     jobs: Jobs = None,
+    retry: Annotated[bool, typer.Option("--retry", help="suite 2: play failed runs again")] = False,
     show: Annotated[bool, typer.Option("--show", help="run nothing; read what is finished")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="suite 2: run nothing; say how many hours the missing runs take")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="suite 2: check stored results, and play a random tenth again")
+    ] = False,
+    verify_share: Annotated[float, typer.Option(min=0, max=1, help="of the runs that --verify plays again")] = 0.1,
+    verify_seed: Annotated[int, typer.Option(min=0, help="by which --verify draws them")] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Compare all methods on a frozen suite of federations; only what is missing is run.
 
-    Example: sortition leaderboard --quick
+    Example: sortition leaderboard --suite 2 --quick --method oort
 
-    A method of your own: sortition leaderboard --method mymethods.neglected:Neglected
+    A method of your own: sortition leaderboard --suite 2 --method mymethods.neglected:Neglected
     """
-    from sortition.cli.exit_codes import exit_for
-    from sortition.leaderboard.board import Board
-    from sortition.leaderboard.suite import load_suite
-    from sortition.leaderboard.variants import plain_rows
-    from sortition.studies.overlay import label_of
-
-    _exclude(method, tune, weights, half, quick)
     users_modules = [text.partition(",")[0].partition(":")[0] for text in method or () if ":" in text]
+    if suite == "1":
+        _refuse_options_of_suite_2(
+            {
+                "--track": track,
+                "--configurations": configurations,
+                "--retry": retry,
+                "--estimate": estimate,
+                "--verify": verify,
+            }
+        )
+        first_suite = _FirstSuite(
+            method=method,
+            out=out or OUT,
+            half=half,
+            quick=quick,
+            tune=tune,
+            weights=weights,
+            seeds=seeds,
+            jobs=jobs,
+            show=show,
+            quiet=quiet,
+        )
+        with allowing(users_modules):
+            first_suite.run()
+        return
+    from sortition.cli.leaderboard_tracks import OUT as TRACKS_OUT
+    from sortition.cli.leaderboard_tracks import TrackOptions
+
+    _refuse_options_of_suite_1(weights, jobs)
+    options = TrackOptions(
+        suite=suite,
+        configurations=configurations,
+        methods=method or [],
+        tracks=track or [],
+        half=half,
+        out=out or TRACKS_OUT,
+        quick=quick,
+        seeds=seeds,
+        tune=tune,
+        retry=retry,
+        quiet=quiet,
+    )
     with allowing(users_modules):
+        _on_tracks(options, show=show, estimate=estimate, verify=verify, share=verify_share, seed=verify_seed)
+
+
+def _on_tracks(options: TrackOptions, *, show: bool, estimate: bool, verify: bool, share: float, seed: int) -> None:
+    """Do what the command line asks of suite 2: one thing of estimating, verifying, showing and running."""
+    from sortition.cli import leaderboard_tracks
+    from sortition.core.errors import bad
+
+    if sum((show, estimate, verify, options.tune)) > 1:
+        raise bad("leaderboard", "given one of --show, --estimate, --verify and --tune", "several")
+    if options.tune and (options.quick or options.half):
+        raise bad("leaderboard --tune", "without --quick and --half", "both", "It runs both halves, in whole.")
+    if estimate:
+        leaderboard_tracks.estimate_tracks(options)
+    elif verify:
+        leaderboard_tracks.verify_tracks(options, share=share, seed=seed)
+    elif show:
+        leaderboard_tracks.show_tracks(options)
+    else:
+        leaderboard_tracks.run_tracks(options)
+
+
+def _refuse_options_of_suite_2(given: dict[str, object]) -> None:
+    from sortition.core.errors import bad
+
+    for option, value in given.items():
+        if value:
+            raise bad(option, "given with --suite 2", value)
+
+
+def _refuse_options_of_suite_1(weights: str | None, jobs: int | None) -> None:
+    from sortition.core.errors import bad
+
+    if weights is not None:
+        raise bad("--weights", "left out in suite 2", weights)
+    if jobs not in (None, 1):
+        raise bad("--jobs", "1 in suite 2", jobs, "It runs in the background on one core, with low priority.")
+
+
+@dataclass(frozen=True)
+class _FirstSuite:
+    """What the command line asks of suite 1."""
+
+    method: list[str] | None
+    out: Path
+    half: str | None
+    quick: bool
+    tune: bool
+    weights: str | None
+    seeds: int | None
+    jobs: int | None
+    show: bool
+    quiet: bool
+
+    def run(self) -> None:
+        """Run what is missing, and print the standings."""
+        from sortition.cli.exit_codes import exit_for
+        from sortition.leaderboard.board import Board
+        from sortition.leaderboard.suite import load_suite
+        from sortition.leaderboard.variants import plain_rows
+        from sortition.studies.overlay import label_of
+
+        _exclude(self.method, self.tune, self.weights, self.half, self.quick)
         suite = load_suite()
-        run = partial(_run, suite, out, None if show else partial(_played, out=out, jobs=jobs, quiet=quiet))
-        cells = suite.cells("held-out" if tune else half, quick=quick)
-        chosen = _tuned(suite, run) if tune else _entries(method, weights)
-        default_seeds = QUICK_SEEDS if quick else suite.seeds
-        execution, rows = run(suite.study(cells, chosen, range(seeds or default_seeds)))
+        played = None if self.show else partial(_played, out=self.out, jobs=self.jobs, quiet=self.quiet)
+        run = partial(_run, suite, self.out, played)
+        cells = suite.cells("held-out" if self.tune else self.half, quick=self.quick)
+        chosen = _tuned(suite, run) if self.tune else _entries(self.method, self.weights)
+        default_seeds = QUICK_SEEDS if self.quick else suite.seeds
+        execution, rows = run(suite.study(cells, chosen, range(self.seeds or default_seeds)))
         labels = [label_of(entry) for entry in chosen]
         board = Board(suite, cells, plain_rows(rows, labels))
-        _print_standings(board, labels if method or tune or weights else [], quiet)
+        _print_standings(board, labels if self.method or self.tune or self.weights else [], self.quiet)
         if execution is not None:
-            exit_for(execution, f"the same command goes on: {out}")
+            exit_for(execution, f"the same command goes on: {self.out}")
 
 
 def _exclude(method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool) -> None:

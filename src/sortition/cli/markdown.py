@@ -20,9 +20,13 @@ class _TableInProse(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         from sortition.results.table import Table
 
-        head = [cell.content.plain for cell in self.header.row.cells] if self.header and self.header.row else []
-        rows = [[cell.content.plain for cell in row.cells] for row in self.body.rows] if self.body else []
-        yield Table("", head, rows, prose=tuple(head))
+        columns: list[str] = []
+        rows: list[list[str]] = []
+        if self.header and self.header.row:
+            columns = [cell.content.plain for cell in self.header.row.cells]
+        if self.body:
+            rows = [[cell.content.plain for cell in row.cells] for row in self.body.rows]
+        yield Table("", columns, rows, prose=tuple(columns))
 
 
 class Prose(Markdown):

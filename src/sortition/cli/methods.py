@@ -17,6 +17,7 @@ from sortition.cli.options import Allow, allowing, console
 from sortition.cli.prose import bare, print_prose
 
 if TYPE_CHECKING:
+    from sortition.core.signals import Signal
     from sortition.results.table import Table
     from sortition.studies.types import AnySelector, SelectorClass, TomlTable
 
@@ -47,7 +48,7 @@ def list_() -> None:
 
 
 def methods_table() -> Table:
-    """All methods by name, with what each needs to know under its default parameters."""
+    """Return all methods by name, with what each needs to know under its default parameters."""
     from sortition import selectors
     from sortition.results.table import Table
 
@@ -70,7 +71,7 @@ def methods_table() -> Table:
 
 
 def default_instance(cls: SelectorClass) -> AnySelector:
-    """An instance with default parameters, or with its first example where some have no default."""
+    """Return an instance with default parameters, or with its first example where some have no default."""
     from sortition.core.errors import SortitionError
 
     try:
@@ -103,7 +104,10 @@ def show(
     parameters: TomlTable = {}
     for text in set_ or ():
         parameters = assign(parameters, text)
-    selector = cls.load(**parameters) if parameters else default_instance(cls)
+    if parameters:
+        selector = cls.load(**parameters)
+    else:
+        selector = default_instance(cls)
     module_text = inspect.getdoc(sys.modules[cls.__module__]) or ""
     screen = console()
     print_prose(module_text.strip() or inspect.getdoc(cls) or "", screen)
@@ -193,13 +197,19 @@ def _needs(selector: AnySelector) -> Table:
     if needs.optional:
         rows.append(["reads if all clients give it", ", ".join(needs.optional)])
     for title, signals in (("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)):
-        names = [f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals]
-        listed = ", ".join(names)
-        rows.append([title, listed or "nothing"])
+        names = ", ".join(_described(signal) for signal in signals)
+        rows.append([title, names or "nothing"])
     rows.append(["secure aggregation", "impossible: sees single updates" if needs.individual else "possible"])
     rows.append(["a million clients", "possible" if selector.scales else "not meant for more than some thousand"])
     rows.append(["number of rounds", "must be known" if needs.horizon else "need not be known"])
     return Table("Privacy label: what the server learns", columns, rows, prose=tuple(columns))
+
+
+def _described(signal: Signal) -> str:
+    """Return a signal's name, with its summary where it has one."""
+    if not signal.summary:
+        return signal.name
+    return f"{signal.name} ({signal.summary})"
 
 
 def _find(name: str) -> SelectorClass:
@@ -255,7 +265,9 @@ def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
         described = methods_paragraph(gather(folders))
     if latex:
         return described.latex
-    return str(described) if paragraph else described.bibtex
+    if paragraph:
+        return str(described)
+    return described.bibtex
 
 
 def _methods_of_file(path: str, allow: list[str] | None) -> list[SelectorClass]:

@@ -42,7 +42,7 @@ def console(*, stderr: bool = False) -> Console:
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """A mistake that is found meanwhile names the study's file."""
+    """Let a mistake that is found meanwhile name the study's file."""
     from sortition.core.errors import InputError
 
     try:
@@ -55,7 +55,7 @@ def naming(file: Path) -> Iterator[None]:
 
 @contextmanager
 def allowing(modules: list[str] | None) -> Iterator[None]:
-    """A file that is read meanwhile can import these modules, from the current folder too, and no others."""
+    """Let a file that is read meanwhile import these modules, from the current folder too, and no others."""
     from sortition.core import import_policy
 
     if modules:

@@ -1,14 +1,26 @@
-"""What ``sortition data`` shows before any run: a split, and an availability mode over it."""
+"""What ``sortition data`` shows before any run: a split, an availability mode over it, and the devices of a study."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sortition import availability
 from sortition.availability import Availability
+from sortition.core.errors import unknown
 from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
+from sortition.results.table import Table
 from sortition.studies.types import TomlTable
+
+if TYPE_CHECKING:
+    from sortition.simulation import Setup
+    from sortition.simulation.device_description import DeviceDescription
+    from sortition.studies.config import RunConfig
 
 
 def split(dataset: Dataset, partition: str, clients: int, seed: int, parameters: TomlTable) -> partitions.Partition:
@@ -40,3 +52,46 @@ def statistics(mode: Availability, reachable: np.ndarray) -> list[str]:
         f"share of rounds       {shares.min():.2f} … {shares.max():.2f} per client, mean {shares.mean():.2f}",
         *(f"note                  {note}" for note in mode.notes),
     ]
+
+
+def one_run(study: Path, sets: Sequence[str], setting: str | None, seed: int | None) -> RunConfig:
+    """Return the first run of a study, or of one of its settings, under a seed."""
+    from sortition.reproduction.preset import OURS
+    from sortition.studies.plan import plan, read
+
+    table = {key: value for key, value in read(study).items() if key not in OURS}
+    study_plan = plan(table, sets, owner=study.name)
+    name = setting or study_plan.settings[0]
+    if name not in study_plan.settings:
+        raise unknown("setting", name, study_plan.settings, study.name)
+    config = next(run for run in study_plan.runs if run.setting == name)
+    return config if seed is None else config.model_copy(update={"seed": seed})
+
+
+def setup_of(config: RunConfig) -> Setup:
+    """Return what a run plays."""
+    from sortition.studies.federation import setup
+
+    return setup(config)[1]
+
+
+def device_table(described: DeviceDescription, title: str, deadline: float) -> Table:
+    """Return quantiles of the devices as a table; notes say how speed goes with data and who misses the deadline."""
+    n_clients = described.speed.size
+    columns = ["", "smallest", "10 %", "25 %", "median", "75 %", "90 %", "largest"]
+    table = Table(f"{title}: {n_clients} devices", columns)
+    for name, quantiles in described.quantiles().items():
+        table.rows.append([name, *(_shown(value) for value in quantiles.tolist())])
+    for kind, correlation in described.correlations().items():
+        if not math.isnan(correlation):
+            table.notes.append(f'Rank correlation of slowness with "{kind}": {correlation:.2f}.')
+    if math.isfinite(deadline):
+        in_time = int((described.seconds <= deadline).sum())
+        table.notes.append(f"{in_time} of {n_clients} clients train within the deadline of {deadline:g} s.")
+    table.notes += described.notes
+    return table
+
+
+def _shown(value: float) -> str:
+    """Return a number with three digits or more, and no exponent where it is large."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

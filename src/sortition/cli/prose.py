@@ -12,7 +12,7 @@ ROLE = re.compile(r":\w+:(?=`)")  # :func:`name` is Sphinx's; a terminal shows t
 
 
 def bare(text: str) -> str:
-    """A line of a docstring without the marks of code and roles."""
+    """Return a line of a docstring without the marks of code and roles."""
     return ROLE.sub("", text).replace("`", "")
 
 
@@ -24,7 +24,7 @@ def print_prose(text: str, screen: Console) -> None:
     if screen.is_terminal:
         screen.print(prose)
         return
-    with screen.capture() as shown:
+    with screen.capture() as capture:
         screen.print(prose)
-    for line in shown.get().splitlines():
+    for line in capture.get().splitlines():
         screen.print(line.rstrip(), markup=False, highlight=False, soft_wrap=True)

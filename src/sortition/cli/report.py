@@ -42,6 +42,13 @@ AllPairs = Annotated[
     bool | None,
     typer.Option("--all-pairs/--only-baseline", help="compare every pair of methods", show_default="as the study says"),
 ]
+Cost = Annotated[
+    str | None,
+    typer.Option(
+        help="compare at equal rounds, seconds, megabytes or passes",
+        show_default="the study's, or seconds where devices differ, or rounds",
+    ),
+]
 Open = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
 
 
@@ -51,6 +58,7 @@ def report(
     margin: Margin = None,
     baseline: Baseline = None,
     all_pairs: AllPairs = None,
+    cost: Cost = None,
     open_: Open = False,
     only: Annotated[
         list[str] | None,
@@ -126,6 +134,8 @@ def report(
 
     Another baseline: sortition report runs/first --baseline oort
 
+    At equal time: sortition report runs/first --cost seconds
+
     For a paper: sortition report runs/first --figures figures/ --only uniform --only oort --rename oort=Oort
 
     One figure: sortition report runs/first --figures figures/ --chart accuracy --format pdf --width 3.3 --font serif
@@ -158,6 +168,7 @@ def report(
         margin=margin,
         baseline=baseline,
         all_pairs=all_pairs,
+        cost=cost,
     )
     typer.echo(f"open: {page}")
     if figures is not None:
@@ -201,6 +212,7 @@ def watch(
     serve: Annotated[bool, typer.Option(help="serve the live page; else only rewrite the file")] = True,
     margin: Margin = None,
     baseline: Baseline = None,
+    cost: Cost = None,
     open_: Open = False,
 ) -> None:
     """Show the page live while runs go on, with progress and the time left. Ends when all are done.
@@ -215,7 +227,8 @@ def watch(
     def ready(address: str) -> None:
         typer.echo(f"live: {address}")
         if open_:
-            typer.launch(address if serve else Path(address).resolve().as_uri())
+            url = address if serve else Path(address).resolve().as_uri()
+            typer.launch(url)
 
     watch(
         folders,
@@ -224,6 +237,7 @@ def watch(
         port=port if serve else None,
         margin=margin,
         baseline=baseline,
+        cost=cost,
         say=typer.echo,
         ready=ready,
     )
@@ -256,6 +270,7 @@ def export(
     margin: Margin = None,
     baseline: Baseline = None,
     all_pairs: AllPairs = None,
+    cost: Cost = None,
 ) -> None:
     """Write every table as CSV or Parquet: rounds, runs, methods, comparisons.
 
@@ -266,7 +281,7 @@ def export(
     from sortition.results.history import refuse_histories
 
     refuse_histories("export", folders)
-    criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs)
+    criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, cost=cost)
     runs = run_folder.find(*folders)
     finished = summary.finished(runs)
     check_baseline(baseline or "", [summary.names_of(methods) for methods in finished.groups.values()])

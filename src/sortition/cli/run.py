@@ -29,6 +29,10 @@ def run(
     on: On = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the runs that are in the folder")] = False,
     only: Annotated[list[str] | None, typer.Option(help="only these settings or methods; wildcards allowed")] = None,
+    cost: Annotated[
+        str | None,
+        typer.Option(help="compare at equal rounds, seconds, megabytes or passes", show_default="what the study says"),
+    ] = None,
     policy_costs: Annotated[
         bool, typer.Option("--policy-costs", help="also run each setting without each rule of its policy")
     ] = False,
@@ -54,6 +58,8 @@ def run(
         with naming(file):
             if policy_costs:
                 table = with_policy_costs(table)
+            if cost is not None:
+                table["cost"] = cost
             whole_plan = plan(table, tuple(set_ or ()), owner=file.name)
         chosen_plan = matching_runs(whole_plan, tuple(only or ()))
         if dry_run:

@@ -306,8 +306,8 @@ def count_classes(model: Module, largest: int = 0) -> int:
         kind = type(last_layer).__name__
         raise bad("classes", "given where the last layer has no output per label", kind, hint)
     if outputs > MANY_OUTPUTS and outputs >= MANY_TIMES_THE_LABELS * (largest + 1):
-        got = f"{outputs} outputs for labels up to {largest}"
-        raise bad("classes", "given where the model's outputs are no labels", got, hint)
+        outputs_and_labels = f"{outputs} outputs for labels up to {largest}"
+        raise bad("classes", "given where the model's outputs are no labels", outputs_and_labels, hint)
     return outputs
 
 

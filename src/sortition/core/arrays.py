@@ -71,8 +71,8 @@ def without(ids: Ids, chosen: Ids) -> Ids:
     """Return the sorted array ``ids`` without those in ``chosen``, all of which are in it."""
     not_chosen = np.ones(ids.size, dtype=bool)
     not_chosen[np.searchsorted(ids, chosen)] = False
-    others: Ids = ids[not_chosen]
-    return others
+    remaining: Ids = ids[not_chosen]
+    return remaining
 
 
 def frozen(array: Array) -> Array:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, frozen
 from sortition.core.errors import StorageError
-from sortition.core.rounds import Cohort, rescaled
+from sortition.core.rounds import NOBODY, Cohort, Notes, rescaled
+from sortition.core.storage.snapshot import StoredTable
+
+if TYPE_CHECKING:
+    from sortition.core.observer import Reports
 
 Normalise = Literal["mass", "count"]
 NORMALISE = ("mass", "count")
@@ -19,11 +23,11 @@ NORMALISE = ("mass", "count")
 FEW = 256  # ids for which a set is faster than a sort
 
 
-def _among(ids: Ids, others: Ids) -> Array:
-    """(k,) which of ``ids`` are among the others."""
-    if ids.size > FEW or others.size > 16 * FEW:
-        return np.isin(ids, others)
-    lookup = set(others.tolist())
+def _among(ids: Ids, members: Ids) -> Array:
+    """Return a mask (k,) of those ``ids`` that are members."""
+    if ids.size > FEW or members.size > 16 * FEW:
+        return np.isin(ids, members)
+    lookup = set(members.tolist())
     return np.fromiter((client in lookup for client in ids.tolist()), bool, ids.size)
 
 
@@ -37,8 +41,8 @@ class Dispatched:
         cohort: who was chosen, with what weight.
         since: the clock when they were sent; None where there is none.
         skipped: whether nobody could be chosen.
-        in_flight: (k,) who of the cohort is at work.
-        ended: (k,) whose work ended since the last step without an update that is used.
+        in_flight: a mask (k,) of the members that are at work.
+        has_ended: a mask (k,) of the members whose work ended since the last step without an update that is used.
     """
 
     index: int
@@ -47,82 +51,99 @@ class Dispatched:
     since: float | None
     skipped: bool
     in_flight: Array
-    ended: Array
+    has_ended: Array
 
     @classmethod
-    def begun(cls, index: int, version: int, cohort: Cohort, since: float | None, *, skipped: bool) -> Dispatched:
-        """All members of a cohort at work."""
-        nobody = np.zeros(cohort.ids.size, bool)
-        return cls(index, version, cohort, since, skipped, ~nobody, nobody)
+    def begun(cls, *, index: int, version: int, cohort: Cohort, since: float | None, skipped: bool) -> Dispatched:
+        """Return a selection of whose cohort all members are at work."""
+        return cls(
+            index=index,
+            version=version,
+            cohort=cohort,
+            since=since,
+            skipped=skipped,
+            in_flight=np.ones(cohort.ids.size, bool),
+            has_ended=np.zeros(cohort.ids.size, bool),
+        )
 
     def given_up(self, ids: Ids) -> Dispatched:
-        """The same when the work of these members has ended without an update."""
-        gone = _among(self.cohort.ids, ids) & self.in_flight
-        return replace(self, in_flight=self.in_flight & ~gone, ended=self.ended | gone)
+        """Return the same selection when the work of these members has ended without an update."""
+        ends_now = _among(self.cohort.ids, ids) & self.in_flight
+        return replace(self, in_flight=self.in_flight & ~ends_now, has_ended=self.has_ended | ends_now)
 
-    def stepped(self, used: Ids) -> Dispatched:
-        """The same after a step that used the updates of these."""
-        left = self.in_flight & ~_among(self.cohort.ids, used)
-        return replace(self, in_flight=left, ended=np.zeros(left.size, bool))
+    def stepped(self, used_ids: Ids) -> Dispatched:
+        """Return the same selection after a step that used the updates of these clients."""
+        still_in_flight = self.in_flight & ~_among(self.cohort.ids, used_ids)
+        return replace(self, in_flight=still_in_flight, has_ended=np.zeros(still_in_flight.size, bool))
 
-    def resolved(self, used: Ids) -> Array:
-        """(k,) whose work ends with a step that uses the updates of these."""
-        return self.ended | (self.in_flight & _among(self.cohort.ids, used))
+    def ends_with(self, used_ids: Ids) -> Array:
+        """Return a mask (k,) of the members whose work ends with a step that uses the updates of these clients."""
+        return self.has_ended | (self.in_flight & _among(self.cohort.ids, used_ids))
 
 
 class Flights:
-    """All work in flight. A change gives a new object: whoever holds the old one sees nothing of it."""
+    """All work in flight. A change gives a new object: whoever holds the old one sees nothing of it.
+
+    Attributes:
+        selections: those with work that a step has not ended yet, the oldest first.
+        ids: sorted ids of the clients that are at work.
+    """
 
     def __init__(self, selections: Sequence[Dispatched] = ()) -> None:
         self.selections = tuple(selections)
         members = [selection.cohort.ids[selection.in_flight] for selection in self.selections]
-        owners = [np.full(ids.size, row) for row, ids in enumerate(members)]
-        everybody = np.concatenate([np.empty(0, np.int64), *members])
+        selection_rows = [np.full(ids.size, row) for row, ids in enumerate(members)]
+        everybody = np.concatenate([NOBODY, *members])
         order = np.argsort(everybody, kind="stable")
         self.ids: Ids = frozen(everybody[order])
-        self._row: Ids = np.concatenate([np.empty(0, np.int64), *owners])[order]
+        self._selection_row: Ids = np.concatenate([NOBODY, *selection_rows])[order]  # of each of `ids`
 
     @property
-    def ended(self) -> Ids:
+    def ended_ids(self) -> Ids:
         """Sorted ids of the clients whose work ended since the last step without an update."""
-        parts = [selection.cohort.ids[selection.ended] for selection in self.selections]
-        return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+        parts = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
+        return np.sort(np.concatenate([NOBODY, *parts]))
 
     def with_selection(self, selection: Dispatched) -> Flights:
-        """With one more cohort at work."""
+        """Return the same work and one more cohort."""
         return Flights([*self.selections, selection])
 
     def given_up(self, ids: Ids) -> Flights:
-        """Without the work of these clients."""
-        rows = set(self._rows_of(ids).tolist())
-        return Flights([s.given_up(ids) if row in rows else s for row, s in enumerate(self.selections)])
+        """Return the same work without that of these clients."""
+        touched_rows = set(self._rows_of(ids).tolist())
+        selections = list(self.selections)
+        for row in touched_rows:
+            selections[row] = selections[row].given_up(ids)
+        return Flights(selections)
 
-    def stepped(self, used: Ids) -> Flights:
-        """After a step that used the updates of these; selections without anybody at work are forgotten."""
-        touched = set(self._rows_of(used).tolist())
-        after = []
+    def stepped(self, used_ids: Ids) -> Flights:
+        """Return the work after a step that used these updates; selections without anybody at work are forgotten."""
+        touched_rows = set(self._rows_of(used_ids).tolist())
+        selections = []
         for row, selection in enumerate(self.selections):
-            if row in touched or selection.ended.any():
-                after.append(selection.stepped(used))
-            elif selection.in_flight.any():
-                after.append(selection)
-        return Flights([selection for selection in after if selection.in_flight.any()])
+            if row in touched_rows or selection.has_ended.any():
+                selection = selection.stepped(used_ids)
+            if selection.in_flight.any():
+                selections.append(selection)
+        return Flights(selections)
 
-    def missing(self, ids: Ids) -> Ids:
-        """The ones of ``ids`` that are not in flight."""
+    def not_in_flight(self, ids: Ids) -> Ids:
+        """Return those of ``ids`` that are not in flight."""
         if not self.ids.size:
             return ids
-        rows = np.minimum(np.searchsorted(self.ids, ids), self.ids.size - 1)
-        not_in_flight: Ids = ids[self.ids[rows] != ids]
-        return not_in_flight
+        positions = np.minimum(np.searchsorted(self.ids, ids), self.ids.size - 1)
+        outside: Ids = ids[self.ids[positions] != ids]
+        return outside
 
     def staleness(self, ids: Ids, version: int) -> Ids:
-        """How many versions were made since each of these was sent to work."""
+        """Return how many versions were made since each of these was sent to work."""
+        if not ids.size:
+            return NOBODY
         versions = np.array([selection.version for selection in self.selections], np.int64)
-        return version - versions[self._rows_of(ids)] if ids.size else np.empty(0, np.int64)
+        return version - versions[self._rows_of(ids)]
 
     def in_order(self, ids: Ids) -> Ids:
-        """The same clients by selection, then by their place in the cohort, whatever the order of arrival."""
+        """Return these clients by selection, then by their place in the cohort, whatever the order of arrival."""
         rows = self._rows_of(ids)
         parts = [ids[:0]]
         for row in np.unique(rows).tolist():
@@ -131,28 +152,109 @@ class Flights:
         return np.concatenate(parts)
 
     def _rows_of(self, ids: Ids) -> Ids:
-        return self._row[np.searchsorted(self.ids, ids)]
+        """Return the row in ``selections`` of each of these clients, who are in flight."""
+        return self._selection_row[np.searchsorted(self.ids, ids)]
 
-    def weigh(self, used: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
-        """The weights of a step that uses the updates of these, and the cohort of all whose work ends with it.
+    def weigh(self, used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
+        """Weigh a step that uses the updates of these clients, and collect the cohort of all whose work ends with it.
 
         The rule is in docs/design.md ("Weights of a step"). One selection whose members all end with this step, none of
         them discounted, has the weights of its cohort.
         """
-        touched = set(self._rows_of(used).tolist())
+        touched_rows = set(self._rows_of(used_ids).tolist())
         ending = []
         for row, selection in enumerate(self.selections):
-            if row in touched or selection.ended.any():
-                ending.append((selection, selection.resolved(used)))
-        latest = self.selections[-1] if self.selections else None
-        alone = len(ending) == 1 and bool(ending[0][1].all())
-        nobody = not ending and latest is not None and not self.ids.size
-        if alone or nobody:
-            whole = ending[0][0] if alone else latest
-            if whole is not None and (not discounted(discounts) or not used.size):
-                weights, notes = whole.cohort.weights_of(used)
-                return StepWeights(whole.cohort, weights, notes, whole)
-        return _mixed(ending, used, discounts, normalise)
+            if row in touched_rows or selection.has_ended.any():
+                ending.append(_Ending(selection, selection.ends_with(used_ids)))
+        ended_selection = self._wholly_ended(ending)
+        if ended_selection is not None and (not used_ids.size or not discounted(discounts)):
+            cohort = ended_selection.cohort
+            weights, notes = cohort.weights_of(used_ids)
+            return StepWeights(cohort=cohort, weights=weights, notes=notes, skipped=ended_selection.skipped)
+        return _mixed(ending, used_ids, discounts, normalise)
+
+    def _wholly_ended(self, ending: Sequence[_Ending]) -> Dispatched | None:
+        """Return the selection that a step alone is made of and that ends with it; None where it mixes selections."""
+        if len(ending) == 1 and ending[0].ends.all():
+            return ending[0].selection
+        if not ending and self.selections and not self.ids.size:  # the latest one is of nobody
+            return self.selections[-1]
+        return None
+
+    # -- in a snapshot -------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the named arrays of a snapshot: clients, weights and masks of every selection."""
+        arrays: dict[str, Array] = {}
+        for row, selection in enumerate(self.selections):
+            cohort = selection.cohort
+            parts = {
+                "ids": cohort.ids,
+                "weights": cohort.weights,
+                "in_flight": selection.in_flight,
+                "ended": selection.has_ended,
+            }
+            if cohort.groups is not None:
+                parts["groups"] = cohort.groups
+            arrays |= {f"flights.{row}.{name}": value.copy() for name, value in parts.items()}
+        return arrays
+
+    def tables(self) -> list[dict[str, object]]:
+        """Return what a snapshot's header says of each selection, as JSON knows it."""
+        return [
+            {
+                "index": selection.index,
+                "version": selection.version,
+                "since": selection.since,
+                "skipped": selection.skipped,
+                "full": selection.cohort.full,
+                "mass": selection.cohort.mass,
+                "expected_size": selection.cohort.expected_size,
+            }
+            for selection in self.selections
+        ]
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Array], tables: Sequence[StoredTable], n_clients: int) -> Flights:
+        """Return what :meth:`arrays` and :meth:`tables` described; refuse unknown clients, and one in flight twice."""
+        selections = []
+        for row, table in enumerate(tables):
+            prefix = f"flights.{row}."
+            parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            selections.append(_restored_selection(parts, table, n_clients))
+        flights = cls(selections)
+        if np.unique(flights.ids).size < flights.ids.size:
+            raise StorageError("Snapshot has a client in flight twice.")
+        return flights
+
+
+def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_clients: int) -> Dispatched:
+    """Read one selection of a snapshot."""
+    cohort = Cohort(
+        ids=parts["ids"],
+        weights=parts["weights"],
+        groups=parts.get("groups"),
+        full=bool(table["full"]),
+        mass=table["mass"],
+        expected_size=table["expected_size"],
+    )
+    in_flight = np.asarray(parts["in_flight"], bool)
+    has_ended = np.asarray(parts["ended"], bool)
+    has_other_shape = in_flight.shape != cohort.ids.shape or has_ended.shape != cohort.ids.shape
+    if has_other_shape or (cohort.ids >= n_clients).any():
+        raise StorageError("Snapshot has work in flight of clients that are not known.")
+    since = table["since"]
+    if since is not None:
+        since = float(since)
+    return Dispatched(
+        index=int(table["index"]),
+        version=int(table["version"]),
+        cohort=cohort,
+        since=since,
+        skipped=bool(table["skipped"]),
+        in_flight=in_flight,
+        has_ended=has_ended,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +270,7 @@ class Arrived:
     """
 
     ids: Ids
-    reports: Mapping[str, Any]
+    reports: Reports
     discounts: Floats | None
     durations: Floats | None
     blamed: Mapping[int, str]
@@ -182,9 +284,9 @@ class Received:
         version: of the model before it.
         ids: whose updates are used, by selection and then by their place in the cohort; nobody, if fewer than the
             minimum arrived.
-        weights: theirs.
-        staleness: theirs.
-        durations: theirs, in seconds; NaN where there is no clock.
+        weights: of each of ``ids``.
+        staleness: of each of ``ids``, in versions.
+        durations: of each of ``ids``, in seconds; NaN where there is no clock.
         discounts: of all that arrived; None where each counts fully.
         normalise: the rule for the weights.
         arrived: whose updates arrived.
@@ -208,8 +310,8 @@ class Received:
     blamed: Mapping[int, str]
     excused: Collection[int]
     rejected: Mapping[int, str]
-    guarded: Mapping[str, Any]
-    notes: Mapping[str, Any]
+    guarded: Notes
+    notes: Notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,117 +322,74 @@ class StepWeights:
         cohort: everybody whose work ends with the step; with the weights that are used, 0 for those without an update.
         weights: of those whose updates are used, in their order.
         notes: what the record says of it.
-        whole: the selection, where the step is made of one that ends with it.
+        skipped: whether the method chose nobody, so that there is nothing to observe.
     """
 
     cohort: Cohort
     weights: Floats
-    notes: dict[str, Any]
-    whole: Dispatched | None = None
+    notes: Notes
+    skipped: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Ending:
+    """A selection of which work ends with a step; ``ends`` is a mask (k,) of the members whose work does."""
+
+    selection: Dispatched
+    ends: Array
+
+    def cohort(self) -> Cohort:
+        """Return these members as a cohort."""
+        cohort = self.selection.cohort
+        groups = None
+        if cohort.groups is not None:
+            groups = cohort.groups[self.ends]
+        return Cohort(cohort.ids[self.ends], cohort.weights[self.ends], groups=groups, mass=cohort.mass)
 
 
 def discounted(discounts: Floats | None) -> bool:
-    """Whether any update counts less than a fresh one."""
+    """Tell whether any update counts less than a fresh one."""
     return discounts is not None and bool(np.any(discounts != 1.0))
 
 
-def _mixed(
-    ending: Sequence[tuple[Dispatched, Array]], used: Ids, discounts: Floats | None, normalise: Normalise
-) -> StepWeights:
-    """A step that mixes selections: a_k times the size of its selection, discounted, by the number of those ending."""
-    count = sum(int(mask.sum()) for _, mask in ending)
-    expected = any(selection.cohort.mass == "expected" for selection, _ in ending)
-    ids = [np.empty(0, np.int64)]
-    base = [np.empty(0)]
-    notes: dict[str, Any] = {}
-    for selection, mask in ending:
-        cohort = selection.cohort
-        part = Cohort(
-            cohort.ids[mask],
-            cohort.weights[mask],
-            groups=None if cohort.groups is None else cohort.groups[mask],
-            mass=cohort.mass,
-        )
-        answered = part.ids[_among(part.ids, used)]
-        weights, remarks = part.weights_of(answered)
+def _mixed(ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
+    """Weigh a step that mixes selections.
+
+    The weight of a client is a_k times the size of its selection, discounted, by the number of those whose work ends.
+    """
+    n_ending = sum(int(part.ends.sum()) for part in ending)
+    member_parts = [NOBODY]
+    weight_parts = [np.empty(0)]
+    notes: Notes = {}
+    for part in ending:
+        cohort = part.cohort()
+        is_used = _among(cohort.ids, used_ids)
+        weights, remarks = cohort.weights_of(cohort.ids[is_used])
         notes |= remarks
-        every_weight = np.zeros(part.ids.size)
-        every_weight[_among(part.ids, answered)] = weights * (cohort.ids.size / count)
-        ids.append(part.ids)
-        base.append(every_weight)
-    members = np.concatenate(ids)
-    weights = np.concatenate(base)
-    completed = _among(members, used)
+        every_weight = np.zeros(cohort.ids.size)
+        every_weight[is_used] = weights * (part.selection.cohort.ids.size / n_ending)
+        member_parts.append(cohort.ids)
+        weight_parts.append(every_weight)
+    members = np.concatenate(member_parts)
+    weights = np.concatenate(weight_parts)
     if discounts is not None:
-        order = np.argsort(used)
-        weights[completed] *= discounts[order[np.searchsorted(used[order], members[completed])]]
-    if normalise == "mass" and not expected and weights.sum() > 0:
+        is_used = _among(members, used_ids)
+        weights[is_used] *= _values_of(members[is_used], used_ids, discounts)
+    mass: Literal["one", "expected"] = "one"
+    if any(part.selection.cohort.mass == "expected" for part in ending):
+        mass = "expected"
+    if normalise == "mass" and mass == "one" and weights.sum() > 0:
         weights = rescaled(weights, 1.0)
-    cohort = Cohort(members, weights, mass="expected" if expected else "one")
-    order = np.argsort(members)
-    used_weights = weights[order[np.searchsorted(members[order], used)]] if used.size else np.empty(0)
-    return StepWeights(cohort, used_weights, notes)
+    cohort = Cohort(members, weights, mass=mass)
+    return StepWeights(
+        cohort=cohort, weights=_values_of(used_ids, members, weights), notes=notes, skipped=not members.size
+    )
 
 
-# -- in a snapshot -----------------------------------------------------------------------------------------------------
-
-
-def export_flights(flights: Flights) -> tuple[dict[str, Array], list[dict[str, Any]]]:
-    """Work in flight as named arrays and a JSON-able list, one table a selection."""
-    arrays: dict[str, Array] = {}
-    tables: list[dict[str, Any]] = []
-    for row, selection in enumerate(flights.selections):
-        cohort = selection.cohort
-        parts = {
-            "ids": cohort.ids,
-            "weights": cohort.weights,
-            "in_flight": selection.in_flight,
-            "ended": selection.ended,
-        }
-        if cohort.groups is not None:
-            parts["groups"] = cohort.groups
-        arrays |= {f"flights.{row}.{name}": value.copy() for name, value in parts.items()}
-        tables.append(
-            {
-                "index": selection.index,
-                "version": selection.version,
-                "since": selection.since,
-                "skipped": selection.skipped,
-                "full": cohort.full,
-                "mass": cohort.mass,
-                "expected_size": cohort.expected_size,
-            }
-        )
-    return arrays, tables
-
-
-def restore_flights(arrays: Mapping[str, Array], tables: Sequence[Mapping[str, Any]], clients: int) -> Flights:
-    """What :func:`export_flights` gave; refused where it is of clients that are not known, or of one client twice."""
-    selections: list[Dispatched] = []
-    for row, table in enumerate(tables):
-        cohort = Cohort(
-            arrays[f"flights.{row}.ids"],
-            arrays[f"flights.{row}.weights"],
-            groups=arrays.get(f"flights.{row}.groups"),
-            full=bool(table["full"]),
-            mass=table["mass"],
-            expected_size=table["expected_size"],
-        )
-        masks = [np.asarray(arrays[f"flights.{row}.{name}"], bool) for name in ("in_flight", "ended")]
-        if any(mask.shape != cohort.ids.shape for mask in masks) or (cohort.ids >= clients).any():
-            raise StorageError("Snapshot has work in flight of clients that are not known.")
-        selections.append(
-            Dispatched(
-                index=int(table["index"]),
-                version=int(table["version"]),
-                cohort=cohort,
-                since=None if table["since"] is None else float(table["since"]),
-                skipped=bool(table["skipped"]),
-                in_flight=masks[0],
-                ended=masks[1],
-            )
-        )
-    flights = Flights(selections)
-    if np.unique(flights.ids).size < flights.ids.size:
-        raise StorageError("Snapshot has a client in flight twice.")
-    return flights
+def _values_of(ids: Ids, owners: Ids, values: Floats) -> Floats:
+    """Return the value of each of ``ids``, where ``values`` belong to ``owners``, in any order."""
+    if not ids.size:
+        return np.empty(0)
+    order = np.argsort(owners)
+    found_values: Floats = values[order[np.searchsorted(owners[order], ids)]]
+    return found_values

@@ -35,7 +35,7 @@ class Observer(Protocol):
         """A question was answered; the turn does not yet have its next question or its cohort."""
         ...
 
-    def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
+    def finished(self, turn: Turn, completed: Ids, reports: Reports) -> None:
         """The turn is closed: who completed, and what they reported."""
         ...
 
@@ -58,11 +58,11 @@ class Observer(Protocol):
 
 def check_observer(who: str, observer: object) -> None:
     """Refuse what is no observer, before a turn calls it; None means that nobody observes."""
-    missing = [
-        name for name in ("begun", "answered", "finished", "joined") if not callable(getattr(observer, name, None))
-    ]
-    if observer is not None and missing:
-        raise bad(who, f"an Observer, with a method {missing[0]}()", observer)
+    if observer is None:
+        return
+    for name in ("begun", "answered", "finished", "joined"):
+        if not callable(getattr(observer, name, None)):
+            raise bad(who, f"an Observer, with a method {name}()", observer)
 
 
 class Observers:
@@ -81,10 +81,10 @@ class Observers:
         for observer in self.observers:
             observer.answered(turn, question, answers)
 
-    def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
+    def finished(self, turn: Turn, completed: Ids, reports: Reports) -> None:
         """The turn is closed."""
         for observer in self.observers:
-            observer.finished(turn, done, reports)
+            observer.finished(turn, completed, reports)
 
     def dispatched(self, turn: Turn) -> None:
         """The turn's cohort was sent to work."""
@@ -109,5 +109,7 @@ class Observers:
 
 
 def together(present: Observer | None, newcomer: Observer) -> Observer:
-    """An observer that tells whoever observes already, then the newcomer."""
-    return newcomer if present is None else Observers(present, newcomer)
+    """Return an observer that tells whoever observes already, then the newcomer."""
+    if present is None:
+        return newcomer
+    return Observers(present, newcomer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Strict
@@ -35,6 +35,15 @@ _KEY = re.compile(
     r"(?P<name>[a-z]+)(=(?P<limit>[^/]+?))?(/(?P<window>.+?))?( per (?P<per>owner|tag))?( only (?P<only>.+))?"
 )
 
+_SHARERS: dict[str | None, Per] = {None: "client", "owner": "owner", "tag": "tag"}  # by what a key says after "per"
+
+
+def _matched(pattern: re.Pattern[str], text: object) -> re.Match[str] | None:
+    """Match a whole text; what is no text does not match."""
+    if not isinstance(text, str):
+        return None
+    return pattern.fullmatch(text)
+
 
 @dataclass(frozen=True)
 class Span:
@@ -52,8 +61,8 @@ class Span:
 
     @classmethod
     def read(cls, who: str, text: object) -> Span:
-        """Read "3 rounds" or "6 hours"; ``who`` is given it."""
-        match = _SPAN.fullmatch(text) if isinstance(text, str) else None
+        """Read "3 rounds" or "6 hours"; ``who`` names the option in messages."""
+        match = _matched(_SPAN, text)
         hint = 'Write "3 rounds", "90 seconds", "6 hours", "1 day" or "2 weeks".'
         if match is None:
             raise bad(who, "a number and a unit", text, hint)
@@ -61,7 +70,9 @@ class Span:
         in_rounds = match["unit"] == "round"
         if not 0 < amount <= MOST_OF_A_COUNT or (in_rounds and amount != int(amount)):
             raise bad(who, "a whole number of rounds, or a time above 0", text, hint)
-        return cls(match.string, amount if in_rounds else amount * SECONDS[match["unit"]], in_rounds)
+        if not in_rounds:
+            amount *= SECONDS[match["unit"]]
+        return cls(match.string, amount, in_rounds)
 
 
 @dataclass(frozen=True)
@@ -85,24 +96,32 @@ class Rule:
     @property
     def key(self) -> str:
         """The rule in one line, under which records and audit logs name it."""
-        limit = f"={self.limit}" if self.limit else ""
-        window = f"/{self.window}" if self.window else ""
-        per = f" per {self.per}" if self.per != "client" else ""
-        only = f" only {', '.join(self.only)}" if self.only else ""
-        return f"{self.name}{limit}{window}{per}{only}"
+        key = self.name
+        if self.limit:
+            key += f"={self.limit}"
+        if self.window:
+            key += f"/{self.window}"
+        if self.per != "client":
+            key += f" per {self.per}"
+        if self.only:
+            key += f" only {', '.join(self.only)}"
+        return key
 
     @classmethod
     def parse(cls, key: str) -> Rule | None:
-        """The rule of a key; None where it is no key of ours."""
+        """Read the rule of a key; None where it is no key of ours."""
         match = _KEY.fullmatch(key)
         if match is None or match["name"] not in RULES:
             return None
+        names_and_tags: tuple[str, ...] = ()
+        if match["only"]:
+            names_and_tags = tuple(match["only"].split(", "))
         return cls(
             name=match["name"],
             limit=match["limit"] or "",
             window=match["window"] or "",
-            per="client" if match["per"] is None else "owner" if match["per"] == "owner" else "tag",
-            only=tuple(match["only"].split(", ")) if match["only"] else (),
+            per=_SHARERS[match["per"]],
+            only=names_and_tags,
         )
 
 
@@ -198,35 +217,43 @@ class Policy:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """Its rules, those first that need no fact of a device: a client is left out by the first that it breaks."""
+        hours = self.hours
+        if self.local_hours:
+            hours += " local"
         limits = {
             "separation": self.separation,
-            "participations": str(self.participations or ""),
-            "megabytes": f"{self.megabytes:g}" if self.megabytes else "",
-            "lifetime": str(self.lifetime or ""),
-            "hours": self.hours + (" local" if self.local_hours else ""),
-            "examples": str(self.examples or ""),
-            "battery": f"{self.battery:g}" if self.battery else "",
+            "participations": _written(self.participations),
+            "megabytes": _written(self.megabytes),
+            "lifetime": _written(self.lifetime),
+            "hours": hours,
+            "examples": _written(self.examples),
+            "battery": _written(self.battery),
         }
-        names = [name for name in RULES if limits.get(name) or (name in ("charging", "idle") and getattr(self, name))]
-        return tuple(
-            Rule(
-                name=name,
-                limit=limits.get(name, ""),
-                window=self.window if name in ("participations", "megabytes") else "",
-                per=self.per if name in COUNTED else "client",
-                only=self.only,
-            )
-            for name in names
-        )
+        return tuple(self._rule(name, limits.get(name, "")) for name in RULES if limits.get(name) or self._is_on(name))
+
+    def _is_on(self, name: str) -> bool:
+        """Tell whether a condition holds that has no limit."""
+        return name in ("charging", "idle") and bool(getattr(self, name))
+
+    def _rule(self, name: str, limit: str) -> Rule:
+        """Make one rule of this policy."""
+        rule = Rule(name=name, limit=limit, only=self.only)
+        if name in ("participations", "megabytes"):
+            rule = replace(rule, window=self.window)
+        if name in COUNTED:
+            rule = replace(rule, per=self.per)
+        return rule
 
     @property
     def facts(self) -> tuple[str, ...]:
         """The facts of a device that its rules look at."""
         names = [FACT_OF[rule.name] for rule in self.rules if rule.name in FACT_OF]
-        return (*names, UTC_OFFSET) if self.local_hours else tuple(names)
+        if self.local_hours:
+            names.append(UTC_OFFSET)
+        return tuple(names)
 
     def without(self, name: str) -> Policy | None:
-        """The same policy without one rule; None where nothing is left of it."""
+        """Return the same policy without one rule; None where nothing is left of it."""
         table = {key: value for key, value in self.changed().items() if key != name}
         if name == "hours":
             table.pop("local_hours", None)
@@ -234,10 +261,12 @@ class Policy:
             table.pop("window", None)
         if not set(COUNTED) & table.keys():
             table.pop("per", None)
-        return Policy(**table) if table.keys() & set(RULES) else None
+        if not table.keys() & set(RULES):
+            return None
+        return Policy(**table)
 
     def changed(self) -> dict[str, Any]:
-        """The fields that differ from the defaults: what a run's configuration holds."""
+        """Return the fields that differ from the defaults: what a run's configuration holds."""
         table = {item.name: getattr(self, item.name) for item in fields(Policy)}
         table["only"] = list(self.only)
         defaults = {item.name: item.default for item in fields(Policy)} | {"only": []}
@@ -257,16 +286,25 @@ RULES = (
 )  # in the order in which they are looked at
 
 
+def _written(limit: float) -> str:
+    """Write a limit as a key has it; empty where it is off."""
+    if not limit:
+        return ""
+    if isinstance(limit, float):
+        return f"{limit:g}"
+    return str(limit)
+
+
 def read_hours(who: str, text: object) -> tuple[int, int]:
     """Read "22-6": the hours from which and until which a device may begin."""
-    match = _HOURS.fullmatch(text) if isinstance(text, str) else None
+    match = _matched(_HOURS, text)
     if match is None or int(match["first"]) > 24 or int(match["last"]) > 24 or match["first"] == match["last"]:
         raise bad(who, "two different hours of a day", text, 'Write "22-6": from 22:00 until 6:00.')
     return int(match["first"]) % 24, int(match["last"]) % 24
 
 
 def as_policies(who: str, value: object) -> tuple[Policy, ...]:
-    """The policies that an option gives: none, one, or several, which hold together."""
+    """Return the policies that an option gives: none, one, or several, which hold together."""
     if value is None:
         return ()
     if isinstance(value, Policy):
@@ -295,9 +333,9 @@ def reason(key: str) -> str:
         case "lifetime":
             return f"chosen {rule.limit} of {rule.limit} times in all"
         case "hours":
-            hours = rule.limit.removesuffix(" local")
-            clock = "its own clock" if rule.limit.endswith(" local") else "the server's clock"
-            return f"outside of the hours {hours} of {clock}"
+            if rule.limit.endswith(" local"):
+                return f"outside of the hours {rule.limit.removesuffix(' local')} of its own clock"
+            return f"outside of the hours {rule.limit} of the server's clock"
         case "examples":
             return f"fewer than {rule.limit} examples"
         case "battery":
@@ -306,7 +344,7 @@ def reason(key: str) -> str:
 
 
 def _limit(rule: Rule) -> str:
-    """A limit on what was done before, in words."""
+    """Say a limit on what was done before in words."""
     if rule.name == "separation":
         return f"of {rule.limit} between two participations"
     if rule.name == "participations":

@@ -14,7 +14,8 @@ Table = dict[str, Any]
 Tally = Mapping[str, float]
 Reasons = Mapping[str, str]  # client id → why
 
-HISTORY, ABOUT = ".history.jsonl", ".about.json"  # what the files beside a federation's checkpoint end in
+HISTORY = ".history.jsonl"  # what the file beside a federation's checkpoint ends in that has its rounds
+ABOUT = ".about.json"  # and the one that describes the federation
 
 FaultRecord = dict[str, Whole | list[Whole]]  # ids by what befell them, or how often it happened
 
@@ -172,6 +173,8 @@ class RoundRecord(TypedDict):
 
 
 def answered_ids(record: RoundRecord) -> list[int]:
-    """Whose updates a round used."""
-    answered = record.get("answered")
-    return list((record.get("cohort") or []) if answered is None else answered)
+    """Return the ids of the clients whose updates a round used."""
+    ids = record.get("answered")
+    if ids is None:
+        ids = record.get("cohort")
+    return list(ids or [])

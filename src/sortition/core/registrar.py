@@ -5,7 +5,7 @@ turn leaves no trace, a save during an open turn stores what was before it, and 
 cohort that was dispatched are in flight until ``receive`` makes a step of their updates or ``give_up`` ends their work;
 clients may join meanwhile. ``finish`` is all of it in one, for rounds that do not overlap.
 
-Every change is prepared aside and booked at once (``_book``): whoever interrupts finds all of it, or nothing.
+Every change is prepared aside and applied at once (``_apply``): whoever interrupts finds all of it, or nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import copy
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +26,47 @@ from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Rece
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.scales import MODEL
-from sortition.core.guards.screening import is_compared
+from sortition.core.guards.screening import Shape, is_compared
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict, with_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import NEVER, Feedback, Reading
+from sortition.core.registrar_snapshot import LastSelection
 from sortition.core.rounds import NOBODY, Cohort, Population, Round
-from sortition.core.selector import Needs, Selector, resolved_for
+from sortition.core.selector import AnySelector, Needs, Selector, resolved_for
 from sortition.core.signals import ModelSize
 from sortition.core.state import State
 from sortition.core.storage import snapshot
+from sortition.core.storage.snapshot import StoredTable
 from sortition.core.streams import stream
-from sortition.core.turn import Turn, TurnContext
+from sortition.core.turn import Moment, Turn, TurnContext
 from sortition.core.validation import is_whole
 
 WHO = "A registrar and its turns"
+
+
+class _Changes(TypedDict, total=False):
+    """Attributes of a registrar with their next values, which are set together."""
+
+    state: State
+    selector: AnySelector
+    counters: dict[str, int]
+    shapes: dict[str, Shape]
+    lengths: Lengths
+    eligibility: Eligibility
+    population: Population
+    index: int
+    version: int
+    events: int
+    flights: Flights
+    intake: Intake | None
+    chosen: Ids
+    online: Ids
+    _view: Population
+    _open_turn: Turn | None
+    _latest_turn: Turn | None
+    _last_selection: LastSelection
 
 
 class Registrar:
@@ -52,7 +77,7 @@ class Registrar:
         population: static facts of the clients.
         horizon: how many rounds there will be, where known.
         seed: of all the selector's draws.
-        guards: how far clients are trusted; default: no honest client notices.
+        guards: how far clients are trusted; the defaults reject only broken values.
         observer: sees every turn; an audit log is one.
         model: how long the model's vectors are; without it the length that most clients send counts.
 
@@ -61,7 +86,7 @@ class Registrar:
 
     def __init__(
         self,
-        selector: Selector[Any],
+        selector: AnySelector,
         population: Population,
         *,
         horizon: int | None = None,
@@ -77,50 +102,57 @@ class Registrar:
         if horizon is not None and not is_whole(horizon, 1):
             raise bad("Registrar.horizon", "a whole number ≥ 1 or None", horizon)
         check_observer("Registrar.observer", observer)
-        self.guards = Guards() if guards is None else guards
-        if not isinstance(self.guards, Guards):
+        if guards is None:
+            guards = Guards()
+        if not isinstance(guards, Guards):
             raise bad("Registrar.guards", "a Guards", guards)
-        self.horizon = None if horizon is None else int(horizon)
+        if horizon is not None:
+            horizon = int(horizon)
+        self.guards = guards
+        self.horizon = horizon
         self.seed = seed
         self.observer = observer
-        self._unresolved, self.selector = selector, resolved_for(selector, population)
+        self.selector = resolved_for(selector, population)
         self.owner = type(selector).__name__
         self.index = 0
-        self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self._model, self.lengths = model, self._lengths_of(model, population.n_clients)
         self.version = 0
         self.events = 0  # entries of an audit log, without its header
+        self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
+        self.shapes: dict[str, Shape] = {}
+        self.lengths = self._lengths_of(model, population.n_clients)
         self.flights = Flights()
         self.intake: Intake | None = None  # what came since the last step
         self.chosen: Ids = NOBODY  # since the last step
         self.online: Ids = NOBODY  # who was reachable at the latest selection, busy or not
-        self._open: Turn | None = None
-        self._latest: Turn | None = None  # the turn that was dispatched last, before the step
-        self._last_round: tuple[Ids, int] = (NOBODY, 1)  # whom and how many it could choose
+        self.eligibility = Eligibility(self.guards, population, self._remembered_signals())
+        self.population = population
+        self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
+        self._unresolved = selector
+        self._model = model
+        self._view = self._disclosed(population, self.eligibility)
+        self._open_turn: Turn | None = None
+        self._latest_turn: Turn | None = None  # the turn that was dispatched last, before the step
+        self._last_selection = LastSelection(available=NOBODY, budget=1)
         self._thread = OneThread(WHO)
         self._selection = object()  # by which a turn is recognised as one of this registrar
-        self.eligibility = Eligibility(self.guards, population, self._remembered_signals())
-        self.population, self._view = population, self._disclosed(population, self.eligibility)
-        self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle holds: like a snapshot, what was before an open turn; observers stay behind."""
+    def __getstate__(self) -> dict[str, object]:
+        """Return what a copy or a pickle holds: like a snapshot, what was before an open turn, without observers."""
         attributes = self.__dict__.copy()
-        for name in ("_open", "_latest", "_thread", "_selection", "observer"):
+        for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer"):
             del attributes[name]
         return attributes
 
-    def __setstate__(self, attributes: dict[str, Any]) -> None:
+    def __setstate__(self, attributes: dict[str, object]) -> None:
         self.__dict__.update(attributes)
         self.observer = None
-        self._open = None
-        self._latest = None
+        self._open_turn = None
+        self._latest_turn = None
         self._thread = OneThread(WHO)
         self._selection = object()
 
     def __copy__(self) -> Self:
-        """An independent registrar: two that share their memory would spoil each other's."""
+        """Return an independent registrar: two that share their memory would spoil each other's."""
         return copy.deepcopy(self)
 
     @property
@@ -132,12 +164,12 @@ class Registrar:
         return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
 
     def _remembered_signals(self) -> list[str]:
-        """The signals of which the guards may remember how long clients' rows are."""
+        """Name the signals of which the guards may remember how long clients' rows are."""
         signals = (*self.needs.asks, *self.needs.reports)
         return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
-        """What the selector sees of a population."""
+        """Return what the selector sees of a population."""
         return population.disclose(self.needs.reads, self.owner, eligibility.shown)
 
     @property
@@ -145,9 +177,9 @@ class Registrar:
         """(N,) rounds in which each client sent something unsound."""
         return self.eligibility.strikes
 
-    def count(self, what: str) -> None:
-        """One more late, duplicate or stale message."""
-        self.counters[what] += 1
+    def count(self, kind: str) -> None:
+        """Count one more late, duplicate or stale message."""
+        self.counters[kind] += 1
 
     # -- a selection ----------------------------------------------------------------------------------------------
 
@@ -158,6 +190,7 @@ class Registrar:
         *,
         in_flight: npt.ArrayLike | None = None,
         clock: float | None = None,
+        deadline: float | None = None,
         excluded: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Turn:
         """Start a selection among clients that are reachable and idle.
@@ -170,18 +203,22 @@ class Registrar:
             budget: places to fill.
             in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
             clock: seconds since the start, simulated or real, where there is a clock.
+            deadline: seconds after which nobody waits for the chosen any longer, where that is known.
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
             ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
-            busy = self.flights.ids if in_flight is None else as_ids("in_flight", in_flight, ordered=True)
+            busy = self.flights.ids
+            if in_flight is not None:
+                busy = as_ids("in_flight", in_flight, ordered=True)
             left_out = {rule: as_ids("excluded", clients).copy() for rule, clients in (excluded or {}).items()}
-            return self._begin(ids, budget, busy, clock, left_out)
+            moment = Moment(in_flight=busy, clock=clock, deadline=deadline)
+            return self._begin(ids, budget, moment, left_out)
 
-    def _begin(self, ids: Ids, budget: int, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]) -> Turn:
+    def _begin(self, ids: Ids, budget: int, moment: Moment, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
-        self._check_idle(ids, busy)
-        round = Round(
+        self._check_idle(ids, moment.in_flight)
+        requested_round = Round(
             index=self.index,
             horizon=self.horizon,
             available=ids,
@@ -189,43 +226,49 @@ class Registrar:
             population=self._view,
             rng=stream(self.seed, "selection", self.index),
             version=self.version,
-            in_flight=frozen(busy),
-            clock=clock,
+            in_flight=frozen(moment.in_flight),
+            clock=moment.clock,
+            deadline=moment.deadline,
         )
         eligible = _without(ids, excluded)
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
-        if admitted.ids is not ids:
-            round = replace(round, available=admitted.ids)
+        round: Round | None = requested_round
+        if not admitted.ids.size:
+            round = None
+        elif admitted.ids is not ids:
+            round = replace(requested_round, available=admitted.ids)
         self._abandon()
-        context = self._context(ids, admitted, busy, clock, excluded)
-        turn = self._open = Turn(context, self.state.copy(), round if admitted.ids.size else None, admitted.notes)
+        context = self._context(ids, admitted, moment, excluded)
+        turn = Turn(context, self.state.copy(), round, admitted.notes)
+        self._open_turn = turn
         turn.scales = self.eligibility.remembered_scales(self.version)
         if self.observer is not None:
             self.observer.begun(turn, ids, int(budget))
         return turn
 
     def _check_known(self, ids: Ids) -> None:
-        people = self.population
-        if ids.size and ids[-1] >= people.n_clients:
-            raise bad("available", f"ids below {people.n_clients}", int(ids[-1]), "Newcomers enter with join().")
-        if self.needs.reads and not people.knows(ids):
+        """Refuse ids beyond the population, and clients whose facts the method reads and nobody gave."""
+        n_clients = self.population.n_clients
+        if ids.size and ids[-1] >= n_clients:
+            raise bad("available", f"ids below {n_clients}", int(ids[-1]), "Newcomers enter with join().")
+        if self.needs.reads and not self.population.knows(ids):
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
 
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
+        """Refuse clients that are at work, or whose work ended since the last step."""
         at_work = _common(ids, busy)
         if not at_work.size:
             at_work = _common(ids, self.flights.ids)
         if at_work.size:
             hint = "End its work first: finish(turn), receive(ids) or give_up(ids, reason)."
             raise bad("available", "idle clients", f"client {int(at_work[0])}, who is in flight", hint)
-        ended = _common(ids, self.flights.ended)
-        if ended.size:
-            got = f"client {int(ended[0])}, whose work ended since the last step"
-            raise bad("available", "clients that can have one place a step", got, "It can be chosen after the step.")
+        waiting = _common(ids, self.flights.ended_ids)
+        if waiting.size:
+            client = f"client {int(waiting[0])}, whose work ended since the last step"
+            raise bad("available", "clients that can have one place a step", client, "It can be chosen after the step.")
 
-    def _context(
-        self, available: Ids, admitted: Admission, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]
-    ) -> TurnContext:
+    def _context(self, available: Ids, admitted: Admission, moment: Moment, excluded: Mapping[str, Ids]) -> TurnContext:
+        """Collect what a turn is given of this registrar."""
         return TurnContext(
             selection=self._selection,
             selector=self.selector,
@@ -244,19 +287,20 @@ class Registrar:
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
             version=self.version,
-            in_flight=busy,
-            clock=clock,
+            moment=moment,
             late=lambda: self.count("late"),
             thread=self._thread,
         )
 
     def _scale(self, name: str) -> float | None:
-        """How long the rows of a signal usually are, as remembered now."""
+        """Return how long the rows of a signal usually are, as remembered now; None where that is not known."""
         scales = self.eligibility.scales
-        return None if scales is None else scales.scale(name, self.version)
+        if scales is None:
+            return None
+        return scales.scale(name, self.version)
 
     def _shortest(self, norms: Floats) -> float:
-        """The length to which updates of these lengths are shortened while there is no scale."""
+        """Return the length to which updates of these lengths are shortened while there is no scale."""
         scales = self.eligibility.scales
         if scales is None:
             return float(norms.min(initial=np.inf))
@@ -269,7 +313,7 @@ class Registrar:
         what is longer than ``longest``: each update, and the update that they make together.
         """
         with self._thread.inside():
-            intake = self._intake().copy()
+            intake = self._current_intake().copy()
             verdict = intake.judge_updates(ids, norms)
             self.intake = intake
             return verdict
@@ -281,60 +325,73 @@ class Registrar:
         :meth:`finish`, :meth:`receive` or :meth:`give_up` ends their work, and the next selection may begin.
         """
         with self._thread.inside():
-            if turn is not self._open:
+            if turn is not self._open_turn:
                 raise bad("dispatch(turn)", "the turn that is open", "a turn that has ended")
             if turn.cohort is None:
                 raise bad("dispatch(turn)", "a turn whose questions are answered", "one with an open question")
-            books = self._dispatched_books(turn, turn.cohort)
+            changes = self._changes_of_dispatch(turn, turn.cohort)
             if self.observer is not None and hasattr(self.observer, "dispatched"):
                 self.observer.dispatched(turn)
-            self._book(books)
+            self._apply(changes)
 
-    def _dispatched_books(self, turn: Turn, cohort: Cohort) -> dict[str, Any]:
-        """What changes when a cohort is sent to work."""
+    def _changes_of_dispatch(self, turn: Turn, cohort: Cohort) -> _Changes:
+        """Prepare what changes when a cohort is sent to work."""
         state = turn.state
         state.grow(self.population.n_clients)  # clients may have joined since it began
-        selection = Dispatched.begun(turn.index, turn.version, cohort, turn.clock, skipped=turn.skipped)
+        selection = Dispatched.begun(
+            index=turn.index, version=turn.version, cohort=cohort, since=turn.clock, skipped=turn.skipped
+        )
         online = turn.available
         if turn.in_flight.size and self.eligibility.counts:
             online = np.insert(online, np.searchsorted(online, turn.in_flight), turn.in_flight)
-        intake = turn.intake if self.intake is None else self.intake.joined_by(turn.intake)
-        return {
-            "state": state,
-            "flights": self.flights.with_selection(selection),
-            "intake": intake,
-            "chosen": np.concatenate([self.chosen, cohort.ids]) if self.chosen.size else cohort.ids,
-            "online": online,
-            "index": self.index + 1,
-            "events": self.events + 1,
-            "_open": None,
-            "_latest": turn,
-            "_last_round": (turn.available if turn.round is None else turn.round.available, _budget_of(turn)),
-        }
+        intake = turn.intake
+        if self.intake is not None:
+            intake = self.intake.joined_by(turn.intake)
+        chosen = cohort.ids
+        if self.chosen.size:
+            chosen = np.concatenate([self.chosen, cohort.ids])
+        last_selection = LastSelection(available=turn.available, budget=1)
+        if turn.round is not None:
+            last_selection = LastSelection(available=turn.round.available, budget=int(turn.round.budget))
+        return _Changes(
+            state=state,
+            flights=self.flights.with_selection(selection),
+            intake=intake,
+            chosen=chosen,
+            online=online,
+            index=self.index + 1,
+            events=self.events + 1,
+            _open_turn=None,
+            _latest_turn=turn,
+            _last_selection=last_selection,
+        )
 
     @property
     def open_selection(self) -> Dispatched | None:
         """The latest selection whose step is not made yet: what a server that restarts goes on with."""
-        return None if self.intake is None else self.flights.selections[-1]
+        if self.intake is None:
+            return None
+        return self.flights.selections[-1]
 
     def is_dispatched(self, turn: Turn) -> bool:
-        """Whether this turn's cohort was sent to work since the last step, as the latest one."""
-        return turn is self._latest
+        """Tell whether this turn's cohort was sent to work since the last step, as the latest one."""
+        return turn is self._latest_turn
 
-    def _book(self, books: dict[str, Any]) -> None:
+    def _apply(self, changes: _Changes) -> None:
         """Make all these changes at once: an interrupt comes before them or after them, never in between."""
-        vars(self).update(books)
+        vars(self).update(changes)
 
     def abandon(self, turn: Turn) -> None:
         """End an open turn without a trace; the same selection can begin anew. One that was dispatched stays."""
         with self._thread.inside():
-            if turn is self._open:
+            if turn is self._open_turn:
                 self._abandon()
 
     def _abandon(self) -> None:
-        if self._open is not None:
-            self._open.close(abandoned=True)
-            self._open = None
+        """Close the open turn, if there is one."""
+        if self._open_turn is not None:
+            self._open_turn.close(abandoned=True)
+            self._open_turn = None
 
     # -- work in flight ends ---------------------------------------------------------------------------------------
 
@@ -344,12 +401,13 @@ class Registrar:
         return self.flights.ids
 
     def staleness(self, ids: npt.ArrayLike) -> Ids:
-        """How many versions were made since each of these clients in flight was sent to work."""
-        return self.flights.staleness(self._flying("staleness(ids)", ids), self.version)
+        """Return how many versions were made since each of these clients in flight was sent to work."""
+        return self.flights.staleness(self._ids_in_flight("staleness(ids)", ids), self.version)
 
-    def _flying(self, who: str, ids: npt.ArrayLike) -> Ids:
+    def _ids_in_flight(self, who: str, ids: npt.ArrayLike) -> Ids:
+        """Return the ids, in their order; refuse a client that is not in flight."""
         clients = as_ids(who, ids)
-        outside = self.flights.missing(clients)
+        outside = self.flights.not_in_flight(clients)
         if outside.size:
             raise bad(who, "clients in flight", f"client {int(outside[0])}, who is not")
         return clients
@@ -357,13 +415,13 @@ class Registrar:
     def give_up(self, ids: npt.ArrayLike, reason: str) -> None:
         """End the work of clients in flight without an update: it failed, came too late, or nobody waits for it."""
         with self._thread.inside():
-            clients = self._flying("give_up(ids)", ids)
+            clients = self._ids_in_flight("give_up(ids)", ids)
             if not clients.size:
                 return
-            books = {"flights": self.flights.given_up(clients), "events": self.events + 1}
+            changes = _Changes(flights=self.flights.given_up(clients), events=self.events + 1)
             if self.observer is not None:
                 self.observer.gave_up(clients, reason)
-            self._book(books)
+            self._apply(changes)
 
     def receive(
         self,
@@ -388,56 +446,55 @@ class Registrar:
             excused: of these, whose refused update is no strike, beside those that :meth:`judge_updates` excused.
         """
         with self._thread.inside():
-            if self._open is not None:
+            if self._open_turn is not None:
                 hint = "Dispatch or abandon the open turn first."
-                raise bad("receive", "called while no selection is open", f"selection {self._open.index}", hint)
-            arrived_ids = self._flying("receive(ids)", ids)
-            unsound = self._flying("receive(blamed)", np.array(sorted(blamed or {}), np.int64))
+                raise bad("receive", "called while no selection is open", f"selection {self._open_turn.index}", hint)
+            arrived_ids = self._ids_in_flight("receive(ids)", ids)
+            blamed = dict(blamed or {})
+            blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
+            rows_by_signal = _as_reports("receive(reports)", reports)
+            reports_by_id = {name: with_ids(name, rows, arrived_ids) for name, rows in rows_by_signal.items()}
             arrivals = Arrived(
                 ids=arrived_ids,
-                reports={} if reports is None else reports,
+                reports=reports_by_id,
                 discounts=_numbers("receive(discounts)", discounts, arrived_ids.size),
                 durations=_numbers("receive(durations)", durations, arrived_ids.size),
-                blamed=dict(blamed or {}),
+                blamed=blamed,
             )
-            step, books = self._step_books(arrivals, unsound, normalise, set(excused))
+            intake = self._current_intake().copy()
+            intake.blamed |= blamed
+            intake.excused |= set(excused)
+            step, changes = self._step(arrivals, intake, self.flights.given_up(blamed_ids), normalise)
             if self.observer is not None:
-                sent = {name: with_ids(name, rows, arrived_ids) for name, rows in arrivals.reports.items()}
-                self.observer.stepped(step, sent)
-            books["events"] = self.events + 1
-            self._book(books)
+                self.observer.stepped(step, reports_by_id)
+            changes["events"] = self.events + 1
+            self._apply(changes)
             return step
 
-    def _step_books(
-        self, arrivals: Arrived, unsound: Ids, normalise: Normalise, excused: set[int]
-    ) -> tuple[Received, dict[str, Any]]:
-        """A step of work in flight, and what changes with it."""
-        intake = self._intake().copy()
-        intake.blamed |= arrivals.blamed
-        intake.excused |= excused
-        flights = self.flights.given_up(unsound)
-        done = flights.in_order(arrivals.ids)
-        order = np.argsort(arrivals.ids)[np.searchsorted(np.sort(arrivals.ids), done)]
-        given_order = {name: with_ids(name, rows, arrivals.ids) for name, rows in arrivals.reports.items()}
-        readings = intake.reports(done, given_order)
-        discounts = None if arrivals.discounts is None else arrivals.discounts[order]
-        weighed = flights.weigh(done, discounts, normalise)
-        usable = done
-        if done.size < min(self.guards.minimum, weighed.cohort.ids.size):
-            intake.guarded["too_few_completed"] = int(done.size)
-            usable = done[:0]
-            readings = dict.fromkeys(readings, Reading.empty())
-        staleness = flights.staleness(done, self.version)
-        durations = np.full(done.size, np.nan) if arrivals.durations is None else arrivals.durations[order]
+    def _step(
+        self, arrivals: Arrived, intake: Intake, flights: Flights, normalise: Normalise
+    ) -> tuple[Received, _Changes]:
+        """Make a step of work in flight, and prepare what changes with it."""
+        completed = flights.in_order(arrivals.ids)
+        order = np.argsort(arrivals.ids)[np.searchsorted(np.sort(arrivals.ids), completed)]
+        discounts = None
+        if arrivals.discounts is not None:
+            discounts = arrivals.discounts[order]
+        durations = np.full(completed.size, np.nan)
+        if arrivals.durations is not None:
+            durations = arrivals.durations[order]
+        readings = intake.reports(completed, arrivals.reports)
+        weighed = flights.weigh(completed, discounts, normalise)
+        usable, readings = self._enough_completed(intake, completed, readings, weighed.cohort)
         step = Received(
             version=self.version,
             ids=usable,
             weights=weighed.weights[: usable.size],
-            staleness=staleness[: usable.size],
+            staleness=flights.staleness(completed, self.version)[: usable.size],
             durations=durations[: usable.size],
             discounts=discounts,
             normalise=normalise,
-            arrived=done,
+            arrived=completed,
             cohort=weighed.cohort,
             blamed=arrivals.blamed,
             excused=intake.excused,
@@ -446,29 +503,43 @@ class Registrar:
             notes=weighed.notes,
         )
         state = self.state
-        whole = weighed.whole
-        skipped = whole.skipped if whole is not None else not weighed.cohort.ids.size
-        if not skipped and type(self.selector).observe is not Selector.observe:
+        if not weighed.skipped and self._observes():
             state = self.state.copy()
             feedback = Feedback(
-                self._round_now(),
-                weighed.cohort,
-                usable,
-                readings,
-                self.owner,
+                round=self._latest_round(),
+                cohort=weighed.cohort,
+                ids=usable,
+                reports=readings,
+                _owner=self.owner,
                 staleness=step.staleness,
                 durations=step.durations,
             )
             self.selector.observe(state, feedback)
-        books = self._stepped_books(state, intake, usable, online=self.online, chosen=self.chosen)
-        return step, books | {"flights": flights.stepped(done)}
+        changes = self._changes_of_step(state, intake, usable, online=self.online, chosen=self.chosen)
+        changes["flights"] = flights.stepped(completed)
+        return step, changes
 
-    def _intake(self) -> Intake:
-        """What came since the last step."""
-        return self.fresh_intake() if self.intake is None else self.intake
+    def _enough_completed(
+        self, intake: Intake, completed: Ids, readings: dict[str, Reading], cohort: Cohort
+    ) -> tuple[Ids, dict[str, Reading]]:
+        """Return whose updates and which reports are used: none where fewer than the minimum completed."""
+        if completed.size >= min(self.guards.minimum, cohort.ids.size):
+            return completed, readings
+        intake.guarded["too_few_completed"] = int(completed.size)
+        return completed[:0], dict.fromkeys(readings, Reading.empty())
+
+    def _observes(self) -> bool:
+        """Tell whether the method learns from what came back."""
+        return type(self.selector).observe is not Selector.observe
+
+    def _current_intake(self) -> Intake:
+        """Return what came since the last step."""
+        if self.intake is None:
+            return self.fresh_intake()
+        return self.intake
 
     def fresh_intake(self) -> Intake:
-        """Before anything has come."""
+        """Return the intake before anything has come."""
         return Intake(
             selector=self.selector,
             guards=self.guards,
@@ -478,24 +549,23 @@ class Registrar:
             longest=self.lengths.longest,
         )
 
-    def _round_now(self) -> Round:
-        """The latest selection, as the method is told when it observes."""
-        if self._latest is not None and self._latest.round is not None:
-            return self._latest.round
-        available, budget = self._last_round
+    def _latest_round(self) -> Round:
+        """Return the latest selection, as the method is told when it observes."""
+        if self._latest_turn is not None and self._latest_turn.round is not None:
+            return self._latest_turn.round
         return Round(
             index=max(0, self.index - 1),
             horizon=self.horizon,
-            available=available,
-            budget=budget,
+            available=self._last_selection.available,
+            budget=self._last_selection.budget,
             population=self._view,
             rng=stream(self.seed, "observation", self.version),
             version=self.version,
             in_flight=self.flights.ids,
         )
 
-    def _stepped_books(self, state: State, intake: Intake, used: Ids, *, online: Ids, chosen: Ids) -> dict[str, Any]:
-        """What changes with every step, beside the flights: state, guards, counters and the version."""
+    def _changes_of_step(self, state: State, intake: Intake, usable: Ids, *, online: Ids, chosen: Ids) -> _Changes:
+        """Prepare what changes with every step, beside the flights: state, guards, counters and the version."""
         state.grow(self.population.n_clients)
         shapes = dict(intake.shapes)
         counters = {name: count + intake.counters.get(name, 0) for name, count in self.counters.items()}
@@ -510,24 +580,24 @@ class Registrar:
         eligibility = self.eligibility
         if strikes or eligibility.counts:
             eligibility = eligibility.copied()
-            eligibility.record(online, chosen, used)
-            eligibility.remember(intake.sent_norms(), self.version)
+            eligibility.record(online, chosen, usable)
+            eligibility.remember(intake.scale_votes(), self.version)
             eligibility.blame(strikes, self.version)
         if overturned:
             shapes |= {name: (length,) for name, length in overturned.items()}
             state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
             intake.guarded["overturned"] = overturned
-        return {
-            "state": state,
-            "shapes": shapes,
-            "counters": counters,
-            "lengths": lengths,
-            "eligibility": eligibility,
-            "intake": None,
-            "chosen": NOBODY,
-            "version": self.version + 1,
-            "_latest": None,
-        }
+        return _Changes(
+            state=state,
+            shapes=shapes,
+            counters=counters,
+            lengths=lengths,
+            eligibility=eligibility,
+            intake=None,
+            chosen=NOBODY,
+            version=self.version + 1,
+            _latest_turn=None,
+        )
 
     def finish(
         self,
@@ -537,10 +607,10 @@ class Registrar:
         *,
         durations: npt.ArrayLike | None = None,
     ) -> Ids:
-        """Close a round: dispatch, a step of those who answered, and the others are given up, all in one.
+        """Close a round in one call: dispatch its cohort, make a step of those who answered, and give the others up.
 
-        It counts wholly or not at all, also where it is interrupted. Returned are those whose updates may be
-        aggregated: nobody, if fewer than the minimum.
+        The call counts wholly or not at all, also where it is interrupted. It returns those whose updates may be
+        aggregated: nobody, if fewer than the minimum answered.
 
         Args:
             turn: what :meth:`begin` gave.
@@ -551,40 +621,44 @@ class Registrar:
         if not isinstance(turn, Turn):
             raise bad("finish(turn)", "what begin() gave", turn)
         with self._thread.inside():
-            return self._finish(turn, ids, reports, durations)
+            if turn is not self._open_turn and turn is not self._latest_turn:
+                self._count_ended(turn)
+                return np.empty(0, np.int64)
+            if turn.cohort is None:
+                raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
+            completed = turn.cohort.ids
+            if ids is not None:
+                completed = as_ids("finish(ids)", ids)
+            outside = not_among(completed, np.sort(turn.cohort.ids))
+            if outside.size:
+                raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
+            if any(selection.index != turn.index for selection in self.flights.selections):
+                hint = "Use receive(ids) where selections overlap."
+                raise bad("finish(turn)", "called when no other cohort is in flight", "work of another selection", hint)
+            seconds = _numbers("finish(durations)", durations, completed.size)
+            rows_by_signal = _as_reports("finish(reports)", reports)
+            return self._finish(turn, turn.cohort, completed, rows_by_signal, durations=seconds)
 
-    def _finish(
-        self, turn: Turn, ids: npt.ArrayLike | None, reports: Reports | None, durations: npt.ArrayLike | None
-    ) -> Ids:
-        if turn is not self._open and turn is not self._latest:
-            return self._not_open(turn)
-        if turn.cohort is None:
-            raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
-        cohort = turn.cohort
-        done = cohort.ids if ids is None else as_ids("finish(ids)", ids)
-        outside = not_among(done, np.sort(cohort.ids))
-        if outside.size:
-            raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
-        if self.flights.selections and self._has_others_at_work(turn):
-            hint = "Use receive(ids) where selections overlap."
-            raise bad("finish(turn)", "called when no other cohort is in flight", "work of another selection", hint)
-        seconds = _numbers("finish(durations)", durations, done.size)
-        earlier = turn.intake
+    def _finish(self, turn: Turn, cohort: Cohort, completed: Ids, reports: Reports, *, durations: Floats | None) -> Ids:
+        """Close the round of a turn, or leave the turn as it was."""
+        earlier_intake = turn.intake
         earlier_state = turn.state
         version = self.version
         try:
-            turn.intake = earlier.copy()
-            turn.durations = seconds
-            usable, books = self._finish_books(turn, cohort, done, {} if reports is None else reports, seconds)
-            turn.state = books["state"]  # observers see what the method remembers from now on
+            turn.intake = earlier_intake.copy()
+            turn.durations = durations
+            usable, changes = self._changes_of_finish(turn, cohort, completed, reports, durations=durations)
+            turn.state = changes["state"]  # observers see what the method remembers from now on
             if self.observer is not None:
-                self.observer.finished(turn, done, reports or {})
-            if turn is self._open:
-                books |= {"index": self.index + 1, "events": self.events + 1, "_open": None}
-            self._book(books)
+                self.observer.finished(turn, completed, reports)
+            if turn is self._open_turn:
+                changes["index"] = self.index + 1
+                changes["events"] = self.events + 1
+                changes["_open_turn"] = None
+            self._apply(changes)
         except BaseException:
-            if self.version == version:  # nothing is booked: the turn is as it was
-                turn.intake = earlier
+            if self.version == version:  # nothing is applied: the turn is as it was
+                turn.intake = earlier_intake
                 turn.state = earlier_state
             raise
         turn.close()
@@ -592,38 +666,40 @@ class Registrar:
         turn.usable = usable
         return usable
 
-    def _has_others_at_work(self, turn: Turn) -> bool:
-        return any(selection.index != turn.index for selection in self.flights.selections)
-
-    def _finish_books(
-        self, turn: Turn, cohort: Cohort, done: Ids, reports: Reports, durations: Floats | None
-    ) -> tuple[Ids, dict[str, Any]]:
-        """The step of a round whose whole cohort ends with it, and what changes with it."""
+    def _changes_of_finish(
+        self, turn: Turn, cohort: Cohort, completed: Ids, reports: Reports, *, durations: Floats | None
+    ) -> tuple[Ids, _Changes]:
+        """Make the step of a round whose whole cohort ends with it: whose updates are used, and what changes."""
         intake = turn.intake
-        readings = intake.reports(done, reports)
-        usable = done
-        if done.size < min(self.guards.minimum, cohort.ids.size):
-            intake.guarded["too_few_completed"] = int(done.size)
-            usable = done[:0]
-            readings = dict.fromkeys(readings, Reading.empty())
-        state = turn.state if turn is self._open else self.state
-        if turn.round is not None and type(self.selector).observe is not Selector.observe:
+        readings = intake.reports(completed, reports)
+        usable, readings = self._enough_completed(intake, completed, readings, cohort)
+        state = self.state
+        if turn is self._open_turn:
+            state = turn.state
+        if turn.round is not None and self._observes():
             state = state.copy()
-            seconds = NEVER if durations is None else durations[: usable.size]
-            feedback = Feedback(turn.round, cohort, usable, readings, self.owner, durations=seconds)
+            seconds = NEVER
+            if durations is not None:
+                seconds = durations[: usable.size]
+            feedback = Feedback(
+                round=turn.round, cohort=cohort, ids=usable, reports=readings, _owner=self.owner, durations=seconds
+            )
             self.selector.observe(state, feedback)
-        books = self._stepped_books(state, intake, usable, online=turn.available, chosen=cohort.ids)
-        return usable, books | {"flights": Flights()}
+        changes = self._changes_of_step(state, intake, usable, online=turn.available, chosen=cohort.ids)
+        changes["flights"] = Flights()
+        return usable, changes
 
-    def _not_open(self, turn: Turn) -> Ids:
-        """Count a turn that was finished before, or abandoned; nobody's update counts."""
+    def _count_ended(self, turn: Turn) -> None:
+        """Count a turn that was finished before, or abandoned; refuse one of another registrar."""
         if turn.selection is not self._selection:
             raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
-        self.count("duplicate" if turn.index < self.version else "stale")
-        return np.empty(0, np.int64)
+        if turn.index < self.version:
+            self.count("duplicate")
+        else:
+            self.count("stale")
 
-    def _forget(self, changed: Mapping[str, int]) -> None:
-        """Where vectors have another length now, what was learnt from the others is of no use."""
+    def _forget_lengths(self, changed: Mapping[str, int]) -> None:
+        """Start the method's memory anew where vectors have another length now: what it learnt is of no use."""
         self.shapes = {**self.shapes, **{name: (length,) for name, length in changed.items()}}
         if changed:
             self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
@@ -644,10 +720,11 @@ class Registrar:
     def _join(self, population: Population) -> None:
         population.check_successor_of(self.population)
         eligibility = self.eligibility.grown(population)
-        view, state = self._disclosed(population, eligibility), self.state.copy()
+        view = self._disclosed(population, eligibility)
+        state = self.state.copy()
         state.grow(population.n_clients)
-        self.population, self._view, self.eligibility, self.state = population, view, eligibility, state
-        self.lengths = self.lengths.grown(population.n_clients)
+        lengths = self.lengths.grown(population.n_clients)
+        self._apply(_Changes(population=population, _view=view, eligibility=eligibility, state=state, lengths=lengths))
         if self.observer is not None:
             self.observer.joined(population)
 
@@ -664,48 +741,74 @@ class Registrar:
                 raise bad("resize", "called when nobody is in flight", f"{self.flights.ids.size} clients", hint)
             lengths = self.lengths.resized(self._lengths_of(model, self.population.n_clients))
             self._abandon()
-            self._model, self.lengths = model, lengths
-            self._forget(self.lengths.other_than(self.shapes))
+            self._model = model
+            self.lengths = lengths
+            self._forget_lengths(self.lengths.other_than(self.shapes))
 
-    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Everything that the next round depends on, as named arrays and a JSON-able header."""
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return everything that the next round depends on, as named arrays and a JSON-able header."""
         with self._thread.inside():
             return registrar_snapshot.export(self)
 
-    def options(self) -> dict[str, Any]:
-        """Which optional facts the selection has used from its first round on."""
-        wanted = self._unresolved.needs.optional
-        return {"optional": [name for name in wanted if name in self.needs.reads]} if wanted else {}
+    def options(self) -> dict[str, list[str]]:
+        """Return the optional facts that the selection has used from its first round on, for a snapshot's header."""
+        optional_facts = self._unresolved.needs.optional
+        if not optional_facts:
+            return {}
+        return {"optional": [name for name in optional_facts if name in self.needs.reads]}
 
-    def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
-        """Take over what :meth:`export` gave, refused if of another selection; another model acts as :meth:`resize`."""
+    def restore(self, arrays: Mapping[str, Array], header: StoredTable) -> Self:
+        """Take over what :meth:`export` gave; refuse another selection. Another model acts as :meth:`resize`."""
         with self._thread.inside():
             twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
-            found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
-            self.selector, self._view = twin.selector, twin._view
-            self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
-            self.eligibility, self.lengths = found.eligibility, found.lengths
+            restored = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
             self._abandon()
-            self._book(found.under_way.books())
-            self._forget(self.lengths.other_than(self.shapes))
+            self._apply(
+                _Changes(
+                    selector=twin.selector,
+                    _view=twin._view,
+                    state=restored.state,
+                    eligibility=restored.eligibility,
+                    counters=restored.counters,
+                    shapes=restored.shapes,
+                    lengths=restored.lengths,
+                    index=restored.index,
+                    version=restored.version,
+                    events=restored.events,
+                    flights=restored.flights,
+                    intake=restored.intake,
+                    chosen=restored.chosen,
+                    online=restored.online,
+                    _last_selection=restored.last_selection,
+                    _latest_turn=None,
+                )
+            )
+            self._forget_lengths(self.lengths.other_than(self.shapes))
         return self
 
     def _resolved_as(self, facts: list[str] | None) -> Registrar:
-        """A registrar that uses the optional facts of a saved selection, whatever else is known by now."""
+        """Return a registrar that uses the optional facts of a saved selection, whatever else is known by now."""
         if facts is None or facts == self.options().get("optional"):
             return self
-        settings: dict[str, Any] = {"horizon": self.horizon, "seed": self.seed, "guards": self.guards}
-        return Registrar(self._unresolved.resolved(facts), self.population, model=self._model, **settings)
+        return Registrar(
+            self._unresolved.resolved(facts),
+            self.population,
+            horizon=self.horizon,
+            seed=self.seed,
+            guards=self.guards,
+            model=self._model,
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot, atomically; of an open turn, what was before it."""
-        snapshot.save(path, *self.export())
+        arrays, header = self.export()
+        snapshot.save(path, arrays, header)
 
     @classmethod
     def load(
         cls,
         path: str | Path,
-        selector: Selector[Any],
+        selector: AnySelector,
         population: Population,
         *,
         horizon: int | None = None,
@@ -714,14 +817,17 @@ class Registrar:
     ) -> Registrar:
         """Go on from a snapshot; horizon and guards default to its own, another model acts as :meth:`resize`."""
         arrays, header = snapshot.load(path)
-        seed, saved_horizon, saved_guards = registrar_snapshot.settings(header, path)
-        horizon = saved_horizon if horizon is None else horizon
-        guards = saved_guards if guards is None else guards
-        return cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model).restore(arrays, header)
+        saved = registrar_snapshot.settings(header, path)
+        if horizon is None:
+            horizon = saved.horizon
+        if guards is None:
+            guards = saved.guards
+        registrar = cls(selector, population, horizon=horizon, seed=saved.seed, guards=guards, model=model)
+        return registrar.restore(arrays, header)
 
 
 def _without(available: Ids, excluded: Mapping[str, Ids]) -> Ids:
-    """The available clients without those that a policy leaves out."""
+    """Return the available clients without those that a policy leaves out."""
     if not excluded:
         return available
     left_out = np.concatenate(list(excluded.values()))
@@ -732,20 +838,25 @@ def _without(available: Ids, excluded: Mapping[str, Ids]) -> Ids:
 
 
 def _common(ids: Ids, others: Ids) -> Ids:
-    """Those of the second sorted array that are in the first."""
+    """Return those of the second sorted array that are in the first."""
     if not (ids.size and others.size):
         return others[:0]
-    place = np.minimum(np.searchsorted(ids, others), ids.size - 1)
-    common: Ids = others[ids[place] == others]
+    position = np.minimum(np.searchsorted(ids, others), ids.size - 1)
+    common: Ids = others[ids[position] == others]
     return common
 
 
-def _budget_of(turn: Turn) -> int:
-    return 1 if turn.round is None else int(turn.round.budget)
+def _as_reports(who: str, reports: Reports | None) -> Reports:
+    """Return the reports, none where nothing is given; refuse what is no mapping."""
+    if reports is None:
+        return {}
+    if not isinstance(reports, Mapping):
+        raise bad(who, "a mapping from a signal's name to its rows", reports)
+    return reports
 
 
 def _numbers(who: str, values: npt.ArrayLike | None, count: int) -> Floats | None:
-    """One finite or unknown (NaN) number per client, where any are given."""
+    """Return one number ≥ 0, or NaN for an unknown one, per client; None where none are given."""
     if values is None:
         return None
     numbers = as_array(who, values)

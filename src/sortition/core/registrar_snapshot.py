@@ -3,86 +3,90 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.facts import LARGEST
-from sortition.core.flights import Flights, export_flights, restore_flights
+from sortition.core.flights import Flights
 from sortition.core.guards.eligibility import Eligibility
 from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.scales import MODEL
+from sortition.core.guards.screening import Shape
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake
+from sortition.core.rounds import NOBODY
 from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import whole_number
+from sortition.core.storage.snapshot import StoredTable
 
 if TYPE_CHECKING:
     from sortition.core.registrar import Registrar
 
 
-@dataclass(frozen=True)
+class LastSelection(NamedTuple):
+    """Whom the latest selection could choose, and how many of them."""
+
+    available: Ids
+    budget: int
+
+
+@dataclass(frozen=True, eq=False)
 class Restored:
-    """What the next round depends on."""
+    """What the next round depends on, as a snapshot holds it.
+
+    Attributes:
+        state: what the method remembers.
+        eligibility: what the guards remember.
+        counters: messages that did not count, by kind.
+        shapes: the shapes of vector signals' rows that are known.
+        lengths: how long vectors are.
+        index: selections so far.
+        version: of the model.
+        events: entries of an audit log so far.
+        flights: work in flight.
+        intake: what clients sent since the last step; None where nothing is under way.
+        chosen: clients that were chosen since the last step.
+        online: who was reachable at the latest selection.
+        last_selection: whom, and how many, it could choose.
+    """
 
     state: State
     eligibility: Eligibility
     counters: dict[str, int]
-    shapes: dict[str, tuple[int, ...]]
+    shapes: dict[str, Shape]
     lengths: Lengths
     index: int
-    under_way: UnderWay
-
-
-@dataclass(frozen=True, eq=False)
-class UnderWay:
-    """Selections between two steps: work in flight, and what came since the last step.
-
-    Attributes:
-        version: of the model.
-        events: entries of an audit log so far.
-        flights: work in flight.
-        intake: what clients sent since the last step.
-        chosen: clients that were chosen since the last step.
-        online: who was reachable at the latest selection.
-        last_round: whom, and how many, it could choose.
-    """
-
     version: int
     events: int
     flights: Flights
     intake: Intake | None
     chosen: Ids
     online: Ids
-    last_round: tuple[Ids, int]
-
-    def books(self) -> dict[str, Any]:
-        """As the registrar's attributes."""
-        return {
-            "version": self.version,
-            "events": self.events,
-            "flights": self.flights,
-            "intake": self.intake,
-            "chosen": self.chosen,
-            "online": self.online,
-            "_last_round": self.last_round,
-            "_latest": None,
-        }
+    last_selection: LastSelection
 
 
-def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Everything that the next round depends on, as named arrays and a JSON-able header."""
+class Settings(NamedTuple):
+    """What a saved registrar was made with."""
+
+    seed: int
+    horizon: int | None
+    guards: Guards
+
+
+def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
+    """Return everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
     memory = registrar.eligibility.export() | registrar.lengths.export()
     arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
-    header = {
+    header: dict[str, object] = {
         "selector": registrar.owner,
         "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},
         "seed": int(registrar.seed),
@@ -94,134 +98,154 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
         "shapes": {name: list(shape) for name, shape in registrar.shapes.items()},
     }
     if has_work_under_way(registrar):
-        more_arrays, header["under_way"] = _export_under_way(registrar)
-        arrays |= more_arrays
+        arrays |= _arrays_under_way(registrar)
+        header["under_way"] = _header_under_way(registrar)
     return arrays, header
 
 
 def has_work_under_way(registrar: Registrar) -> bool:
-    """Whether selections and versions differ, or anything is in flight: a round that is over has none of it."""
-    apart = not registrar.index == registrar.version == registrar.events
-    return apart or bool(registrar.flights.selections) or registrar.intake is not None
+    """Tell whether selections and versions differ, or anything is in flight: a round that is over has none of it."""
+    counts_differ = not registrar.index == registrar.version == registrar.events
+    return counts_differ or bool(registrar.flights.selections) or registrar.intake is not None
 
 
-def _export_under_way(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
-    arrays, tables = export_flights(registrar.flights)
-    available, budget = registrar._last_round
-    arrays |= {"chosen": registrar.chosen.copy(), "online": registrar.online.copy(), "last_available": available.copy()}
-    return arrays, {
-        "version": registrar.version,
-        "events": registrar.events,
-        "flights": tables,
-        "intake": None if registrar.intake is None else registrar.intake.export(),
-        "budget": budget,
+def _arrays_under_way(registrar: Registrar) -> dict[str, Array]:
+    return {
+        **registrar.flights.arrays(),
+        "chosen": registrar.chosen.copy(),
+        "online": registrar.online.copy(),
+        "last_available": registrar._last_selection.available.copy(),
     }
 
 
-def _under_way(
-    arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar, index: int, clients: int
-) -> UnderWay:
-    """What was between two steps when a snapshot was taken; a round that was over has nothing."""
-    stored = header.get("under_way")
-    nobody = np.empty(0, np.int64)
-    if stored is None:
-        return UnderWay(index, index, Flights(), None, nobody, nobody, (nobody, 1))
+def _header_under_way(registrar: Registrar) -> dict[str, object]:
     intake = None
-    if stored["intake"] is not None:
-        scales = registrar.eligibility.scales
-        names = {MODEL} if scales is None else scales.norms.keys()
-        intake = registrar.fresh_intake().restored(stored["intake"], names, clients)
-
-    def ids(name: str) -> Ids:
-        stored_ids = as_ids(name, arrays[name])
-        if stored_ids.size and stored_ids.max() >= clients:
-            raise bad(name, f"below {clients}", int(stored_ids.max()))
-        return stored_ids
-
-    return UnderWay(
-        version=whole_number(stored["version"], "version", most=LARGEST),
-        events=whole_number(stored["events"], "events", most=LARGEST),
-        flights=restore_flights(arrays, stored["flights"], clients),
-        intake=intake,
-        chosen=ids("chosen"),
-        online=ids("online"),
-        last_round=(ids("last_available"), whole_number(stored["budget"], "budget", 1)),
-    )
+    if registrar.intake is not None:
+        intake = registrar.intake.export()
+    return {
+        "version": registrar.version,
+        "events": registrar.events,
+        "flights": registrar.flights.tables(),
+        "intake": intake,
+        "budget": registrar._last_selection.budget,
+    }
 
 
-def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar) -> Restored:
-    """What ``Registrar.export`` gave, for a registrar that takes over; refused if it is of another selection."""
-    clients = registrar.population.n_clients
-    _, current_header = export(registrar)
+def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
+    """Read what ``Registrar.export`` gave, for a registrar that takes over; refuse that of another selection."""
     try:
-        changed = snapshot.difference(_identity(header), _identity(current_header))
-        if changed:
-            raise StorageError(f"Snapshot is of another selection: {changed}.")
-        shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
-        index = whole_number(header["index"], "index", most=LARGEST)
-        state = _state(arrays, type(registrar.state), clients)
-        eligibility = copy.copy(registrar.eligibility)
-        strikes = _counts(arrays["quarantined"], clients)
-        eligibility.restore(arrays, strikes, _counts(arrays["until"], clients))
-        return Restored(
-            state=state,
-            eligibility=eligibility,
-            counters={name: whole_number(header["counters"][name], name) for name in current_header["counters"]},
-            shapes=shapes,
-            lengths=registrar.lengths.restored(arrays, shapes),
-            index=index,
-            under_way=_under_way(arrays, header, registrar, index, clients),
-        )
+        _, current_header = export(registrar)
+        changes = snapshot.difference(_identity(header), _identity(current_header))
+        if changes:
+            raise StorageError(f"Snapshot is of another selection: {changes}.")
+        return _parsed(arrays, header, registrar)
     except InputError as error:
         raise StorageError(f"Snapshot is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
 
 
-def settings(header: Mapping[str, Any], path: str | Path) -> tuple[int, int | None, Guards]:
-    """Seed, horizon and guards of a saved registrar."""
+def _parsed(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
+    n_clients = registrar.population.n_clients
+    shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
+    index = whole_number(header["index"], "index", most=LARGEST)
+    state = _state(arrays, type(registrar.state), n_clients)
+    eligibility = copy.copy(registrar.eligibility)
+    eligibility.restore(
+        arrays, strikes=_counts(arrays["quarantined"], n_clients), until=_counts(arrays["until"], n_clients)
+    )
+    restored = Restored(
+        state=state,
+        eligibility=eligibility,
+        counters={name: whole_number(header["counters"][name], name) for name in registrar.counters},
+        shapes=shapes,
+        lengths=registrar.lengths.restored(arrays, shapes),
+        index=index,
+        version=index,
+        events=index,
+        flights=Flights(),
+        intake=None,
+        chosen=NOBODY,
+        online=NOBODY,
+        last_selection=LastSelection(available=NOBODY, budget=1),
+    )
+    under_way = header.get("under_way")
+    if under_way is None:  # the snapshot was taken when a round was over
+        return restored
+    intake = None
+    if under_way["intake"] is not None:
+        scales = registrar.eligibility.scales
+        names = {MODEL} if scales is None else scales.norms.keys()
+        intake = registrar.fresh_intake().restored(under_way["intake"], names, n_clients)
+    return replace(
+        restored,
+        version=whole_number(under_way["version"], "version", most=LARGEST),
+        events=whole_number(under_way["events"], "events", most=LARGEST),
+        flights=Flights.restored(arrays, under_way["flights"], n_clients),
+        intake=intake,
+        chosen=_known_ids("chosen", arrays, n_clients),
+        online=_known_ids("online", arrays, n_clients),
+        last_selection=LastSelection(
+            available=_known_ids("last_available", arrays, n_clients),
+            budget=whole_number(under_way["budget"], "budget", 1),
+        ),
+    )
+
+
+def _known_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:
+    """Read ids of clients that are there."""
+    ids = as_ids(name, arrays[name])
+    if ids.size and ids.max() >= n_clients:
+        raise bad(name, f"below {n_clients}", int(ids.max()))
+    return ids
+
+
+def settings(header: StoredTable, path: str | Path) -> Settings:
+    """Read seed, horizon and guards of a saved registrar."""
     try:
-        seed, horizon = whole_number(header.get("seed"), "seed"), header.get("horizon")
-        return (
-            seed,
-            None if horizon is None else whole_number(horizon, "horizon", 1),
-            Guards(**header["guards"]),
-        )
+        seed = whole_number(header.get("seed"), "seed")
+        horizon = header.get("horizon")
+        if horizon is not None:
+            horizon = whole_number(horizon, "horizon", 1)
+        return Settings(seed, horizon, Guards(**header["guards"]))
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
 
 
-def optional(header: Mapping[str, Any], needs: Needs) -> list[str] | None:
-    """The optional facts that a saved selection uses; None where it, or the method, has no options."""
-    found = header.get("optional") if isinstance(header, Mapping) else None  # `parse` refuses any other header
-    if found is None or not needs.optional:
+def optional(header: StoredTable, needs: Needs) -> list[str] | None:
+    """Read the optional facts that a saved selection uses; None where it, or the method, has no options."""
+    if not isinstance(header, Mapping):  # `parse` refuses it
         return None
-    if not isinstance(found, list) or found != [name for name in needs.optional if name in found]:
-        raise StorageError(f"Snapshot is of another selection: it uses {found}, the method has {list(needs.optional)}.")
-    return found
+    facts = header.get("optional")
+    if facts is None or not needs.optional:
+        return None
+    if not isinstance(facts, list) or facts != [name for name in needs.optional if name in facts]:
+        raise StorageError(f"Snapshot is of another selection: it uses {facts}, the method has {list(needs.optional)}.")
+    return facts
 
 
-def _identity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same when a selection goes on."""
+def _identity(header: StoredTable) -> dict[str, object]:
+    """Return what must be the same when a selection goes on."""
     guards = {f"guards.{name}": value for name, value in header["guards"].items()}
     return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
 
 
-def _state(arrays: Mapping[str, Array], memory: type[State], clients: int) -> State:
+def _state(arrays: Mapping[str, Array], memory: type[State], n_clients: int) -> State:
+    """Read the method's memory, grown to the clients that have joined since."""
     fields = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
     state = memory.restored(fields)
-    if state.n_clients > clients:
-        raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {clients}.")
-    state.grow(clients)
+    if state.n_clients > n_clients:
+        raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {n_clients}.")
+    state.grow(n_clients)
     return state
 
 
-def _shape(stored: Any) -> tuple[int, ...]:
+def _shape(stored: Iterable[object]) -> Shape:
     return tuple(whole_number(length, "a length", 1) for length in stored)
 
 
-def _counts(array: Array, clients: int) -> Ids:
-    """(N,) numbers per client, zero for those who joined since."""
+def _counts(array: Array, n_clients: int) -> Ids:
+    """Return (N,) numbers per client, zero for those who joined since."""
     if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
         raise ValueError(f"strikes or rounds of quarantine of shape {array.shape} and type {array.dtype}")
-    return np.pad(array.astype(np.int64, casting="unsafe"), (0, clients - array.size))
+    return np.pad(array.astype(np.int64, casting="unsafe"), (0, n_clients - array.size))

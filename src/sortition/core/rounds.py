@@ -16,11 +16,13 @@ from sortition.core.facts import check_fact, check_names
 from sortition.core.ties import TOLERANCE
 
 NOBODY: Ids = frozen(np.empty(0, np.int64))
-MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
+MOST_PLACES = 10_000_000  # of a round: methods that draw with replacement draw so many numbers
+
+Notes = dict[str, Any]  # diagnostics by name, for a reader alone: whatever JSON can write
 
 
 def with_standby(cohort: int, overselect: float) -> int:
-    """How many clients begin a round that closes when ``cohort`` of them have answered.
+    """Return how many clients begin a round that closes when ``cohort`` of them have answered.
 
     50 × 1.1 are 55, though as floats a little more.
     """
@@ -28,14 +30,26 @@ def with_standby(cohort: int, overselect: float) -> int:
 
 
 def _rows(shape: tuple[int, ...]) -> str:
-    return f"rows of {shape[0]} numbers" if len(shape) == 1 else f"rows of shape {shape}"
+    """Say in words what rows of a shape are."""
+    if len(shape) == 1:
+        return f"rows of {shape[0]} numbers"
+    return f"rows of shape {shape}"
 
 
-def _checked_count(n_clients: Any) -> int:
-    """N, if it is a number of clients."""
+def _checked_count(n_clients: object) -> int:
+    """Return N; refuse what is no number of clients."""
     if isinstance(n_clients, bool) or not isinstance(n_clients, int | np.integer) or not 1 <= n_clients < 2**63:
         raise bad("Population", "of at least one client", f"{n_clients} clients")
     return int(n_clients)
+
+
+def _rows_of_first(facts: Mapping[str, Array]) -> int:
+    """Return how many rows the first fact has; 0 where there is none."""
+    for rows in facts.values():
+        if rows.ndim:
+            return len(rows)
+        break
+    return 0
 
 
 class Population:
@@ -65,14 +79,19 @@ class Population:
         **own: npt.ArrayLike | None,
     ) -> None:
         check_names(own, "Population")
-        given = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups, **own}
-        facts = {name: as_array(f"Population.{name}", value) for name, value in given.items() if value is not None}
-        lengths = {name: len(value) if value.ndim else 0 for name, value in facts.items()}
-        self.n_clients = _checked_count(next(iter(lengths.values()), 0) if n_clients is None else n_clients)
-        self._known = None if known is None else frozen(as_ids("Population.known", known, ordered=True).copy())
-        if self._known is not None and self._known.size and self._known[-1] >= self.n_clients:
-            raise bad("Population.known", f"ids below {self.n_clients}", int(self._known[-1]))
-        rows = slice(None) if self._known is None else self._known
+        arguments = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups, **own}
+        facts = {name: as_array(f"Population.{name}", value) for name, value in arguments.items() if value is not None}
+        if n_clients is None:
+            n_clients = _rows_of_first(facts)
+        self.n_clients = _checked_count(n_clients)
+        self._known: Ids | None = None
+        rows: slice | Ids = slice(None)
+        if known is not None:
+            known_ids = frozen(as_ids("Population.known", known, ordered=True).copy())
+            if known_ids.size and known_ids[-1] >= self.n_clients:
+                raise bad("Population.known", f"ids below {self.n_clients}", int(known_ids[-1]))
+            self._known = known_ids
+            rows = known_ids
         for name, value in facts.items():
             check_fact(name, value, self.n_clients, rows)
         self._facts = {name: frozen(value.copy()) for name, value in facts.items()}  # the caller keeps his own
@@ -82,10 +101,13 @@ class Population:
         """Refuse to go on from ``earlier`` with this population: it has fewer clients, or rows of another width."""
         if self.n_clients < earlier.n_clients:
             raise bad("join(population)", f"of at least {earlier.n_clients} clients", self.n_clients)
-        for name in (name for name in earlier._facts if name in self._facts):
-            before, now = earlier._facts[name].shape[1:], self._facts[name].shape[1:]
-            if before != now:
-                raise bad(f"join(population).{name}", f"{_rows(before)}, as before", _rows(now))
+        for name, earlier_rows in earlier._facts.items():
+            if name not in self._facts:
+                continue
+            earlier_shape = earlier_rows.shape[1:]
+            shape = self._facts[name].shape[1:]
+            if shape != earlier_shape:
+                raise bad(f"join(population).{name}", f"{_rows(earlier_shape)}, as before", _rows(shape))
 
     def _read(self, name: str) -> Array:
         if self._owner is not None and name not in self._facts:
@@ -123,10 +145,12 @@ class Population:
     @property
     def known(self) -> Ids:
         """Sorted ids of the clients whose facts the server holds."""
-        return np.arange(self.n_clients) if self._known is None else self._known
+        if self._known is None:
+            return np.arange(self.n_clients)
+        return self._known
 
     def knows(self, ids: Ids) -> bool:
-        """Whether the facts of all these clients are held."""
+        """Tell whether the facts of all these clients are held."""
         return self._known is None or bool(np.isin(ids, self._known).all())
 
     @property
@@ -135,9 +159,14 @@ class Population:
         return tuple(self._facts)
 
     def disclose(self, names: Iterable[str], owner: str, shown: Mapping[str, Array] | None = None) -> Population:
-        """The view that a selector gets: a fact that ``owner`` did not declare raises; ``shown`` goes before."""
+        """Return the view that a selector gets: a fact that ``owner`` did not declare raises.
+
+        ``shown`` overrides stored values.
+        """
         view = object.__new__(Population)
-        view.n_clients, view._known, view._owner = self.n_clients, self._known, owner
+        view.n_clients = self.n_clients
+        view._known = self._known
+        view._owner = owner
         view._facts = {name: frozen((shown or {}).get(name, self._read(name))) for name in names}
         return view
 
@@ -156,6 +185,8 @@ class Round:
         version: of the model that the chosen will train; the same as ``index`` where rounds do not overlap.
         in_flight: sorted ids of the clients that are at work.
         clock: seconds since the start, simulated or real; None where there is no clock.
+        deadline: seconds after which the server no longer waits for the clients of this selection; None where it waits
+            for everybody, or nobody knows yet.
     """
 
     index: int
@@ -167,6 +198,7 @@ class Round:
     version: int = -1  # of __post_init__: the index
     in_flight: Ids = field(default_factory=lambda: NOBODY)
     clock: float | None = None
+    deadline: float | None = None
 
     def __post_init__(self) -> None:
         if self.version < 0:
@@ -175,8 +207,8 @@ class Round:
             raise bad("Round.index", "≥ 0", self.index)
         if isinstance(self.budget, bool) or not isinstance(self.budget, int | np.integer) or self.budget < 1:
             raise bad("Round.budget", "a whole number ≥ 1", self.budget)
-        if self.budget > MOST:
-            raise bad("Round.budget", f"at most {MOST:,}", self.budget)
+        if self.budget > MOST_PLACES:
+            raise bad("Round.budget", f"at most {MOST_PLACES:,}", self.budget)
         if self.horizon is not None and self.horizon < 1:
             raise bad("Round.horizon", "≥ 1 or None", self.horizon)
         object.__setattr__(self, "available", frozen(as_ids("Round.available", self.available, ordered=True)))
@@ -231,77 +263,95 @@ class Cohort:
             object.__setattr__(self, "groups", frozen(groups.astype(np.int64, copy=False)))
 
     @classmethod
-    def uniform(cls, ids: npt.ArrayLike, **rest: Any) -> Cohort:
-        """(1/|S|) Σ w_k."""
+    def uniform(cls, ids: npt.ArrayLike, **options: Any) -> Cohort:
+        """Return a cohort of equal weights: the next model is (1/|S|) Σ w_k."""
         members = as_ids("Cohort.ids", ids)
-        return cls(members, np.full(members.size, 1.0 / max(members.size, 1)), **rest)
+        return cls(members, _equal_weights(members.size), **options)
 
     @classmethod
-    def by_size(cls, ids: npt.ArrayLike, sizes: Array, **rest: Any) -> Cohort:
-        """Σ n_k w_k / Σ_S n_k, where ``sizes`` is the whole population's (N,)."""
+    def by_size(cls, ids: npt.ArrayLike, sizes: Array, **options: Any) -> Cohort:
+        """Return a cohort whose next model is Σ n_k w_k / Σ_S n_k; ``sizes`` is the whole population's (N,)."""
         members = as_ids("Cohort.ids", ids)
-        own = np.asarray(sizes[members], dtype=np.float64)
-        total = own.sum()
-        return cls(members, own / total if total > 0 else np.full(own.size, 1.0 / max(own.size, 1)), **rest)
+        member_sizes = np.asarray(sizes[members], dtype=np.float64)
+        total = member_sizes.sum()
+        if total > 0:
+            return cls(members, member_sizes / total, **options)
+        return cls(members, _equal_weights(members.size), **options)
 
     @classmethod
-    def drawn(cls, draws: npt.ArrayLike, **rest: Any) -> Cohort:
-        """m draws with replacement: a client drawn twice trains once and counts twice."""
+    def drawn(cls, draws: npt.ArrayLike, **options: Any) -> Cohort:
+        """Return the cohort of m draws with replacement: a client drawn twice trains once and counts twice."""
         members, counts = np.unique(np.asarray(draws, dtype=np.int64), return_counts=True)
-        return cls(members, counts / max(counts.sum(), 1), **rest)
+        return cls(members, counts / max(counts.sum(), 1), **options)
 
-    def weights_of(self, answered: npt.ArrayLike) -> tuple[Floats, dict[str, Any]]:
-        """The aggregation weights of those who answered, in their order, and notes.
+    def weights_of(self, answered: npt.ArrayLike) -> tuple[Floats, Notes]:
+        """Return the aggregation weights of those who answered, in their order, and notes.
 
-        The total mass is kept: inside a stratum its members' share it; a stratum that fell silent gives its mass to
+        The total mass is kept: inside a stratum its members share it; a stratum that fell silent gives its mass to
         the others in proportion. Weights of ``mass="expected"`` stay as they are, whoever falls silent.
         """
-        answered = as_ids("Cohort.weights_of(answered)", answered)
-        if answered.size == 0:
+        ids = as_ids("Cohort.weights_of(answered)", answered)
+        if ids.size == 0:
             return np.empty(0), {}
         order = np.argsort(self.ids)
         ranked = self.ids[order]
-        outside = not_among(answered, ranked)
+        outside = not_among(ids, ranked)
         if outside.size:
             raise bad("Cohort.weights_of(answered)", "members of the cohort", f"client {int(outside[0])}")
-        at = order[np.searchsorted(ranked, answered)]
-        weights = self.weights[at].copy()
-        if self.mass == "expected":
+        positions = order[np.searchsorted(ranked, ids)]
+        weights = self.weights[positions].copy()
+        if self.mass == "expected" or ids.size == self.ids.size:
             return weights, {}
-        total, notes = float(self.weights.sum()), {}
-        if answered.size < self.ids.size and self.groups is not None:
-            groups = self.groups[at]
-            for group in np.unique(groups):
-                inside = groups == group
-                mass, left = self.weights[self.groups == group].sum(), weights[inside]
-                weights[inside] = rescaled(left, mass) if left.any() else mass / inside.sum()
-            silent = np.setdiff1d(self.groups, groups)
-            if silent.size:
-                notes["silent_groups"] = silent.tolist()
-        if weights.any() and answered.size < self.ids.size:
-            weights = rescaled(weights, total)
+        notes: Notes = {}
+        if self.groups is not None:
+            self._share_in_groups(weights, self.groups, self.groups[positions])
+            silent_groups = np.setdiff1d(self.groups, self.groups[positions])
+            if silent_groups.size:
+                notes["silent_groups"] = silent_groups.tolist()
+        if weights.any():
+            weights = rescaled(weights, float(self.weights.sum()))
         return weights, notes
+
+    def _share_in_groups(self, weights: Floats, groups: Ids, groups_of_answered: Ids) -> None:
+        """Let those who answered share the mass of all members of their group."""
+        for group in np.unique(groups_of_answered):
+            inside = groups_of_answered == group
+            mass = self.weights[groups == group].sum()
+            if weights[inside].any():
+                weights[inside] = rescaled(weights[inside], mass)
+            else:
+                weights[inside] = mass / inside.sum()
+
+
+def _equal_weights(count: int) -> Floats:
+    return np.full(count, 1.0 / max(count, 1))
 
 
 def rescaled(weights: Floats, total: float) -> Floats:
-    """The same proportions with another sum, also of weights that are next to nothing."""
+    """Return the same proportions with another sum, also of weights that are next to nothing."""
     mass = weights.sum()
     with np.errstate(over="ignore"):
         factor = np.float64(total / mass)
-    scaled: Floats = weights * factor if np.isfinite(factor) else weights / mass * total
+    if np.isfinite(factor):
+        scaled: Floats = weights * factor
+    else:
+        scaled = weights / mass * total
     return scaled
 
 
 def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
-    """The cohort, if it is one that this round allows."""
+    """Return the cohort; refuse one that this round does not allow."""
     if not isinstance(cohort, Cohort):
         raise bad(f"{owner}.select", "a function that returns a Cohort", cohort, "Return Cohort.uniform(ids).")
     outside = not_among(cohort.ids, round.available)
     if outside.size:
         raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
-    size = cohort.ids.size if cohort.expected_size is None else cohort.expected_size * (1 - TOLERANCE)
+    size: float = cohort.ids.size
+    shown_size: object = cohort.ids.size
+    if cohort.expected_size is not None:
+        size = cohort.expected_size * (1 - TOLERANCE)
+        shown_size = f"{cohort.expected_size:g} in expectation"
     if not cohort.full and size > round.budget:
-        of = cohort.ids.size if cohort.expected_size is None else f"{cohort.expected_size:g} in expectation"
         hint = "Take ids[: round.budget], or say full=True if more are meant."
-        raise bad(f"{owner}'s cohort", f"at most {round.budget} clients", of, hint)
+        raise bad(f"{owner}'s cohort", f"at most {round.budget} clients", shown_size, hint)
     return cohort

@@ -75,6 +75,19 @@ class Needs:
         return any(signal.exact for signal in (*self.asks, *self.reports))
 
 
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What is known of a federation before its first round, beside its clients' facts.
+
+    Attributes:
+        deadline: seconds after which the server no longer waits for a cohort; None where it waits for everybody.
+        devices_differ: whether some clients are faster than others; None where nobody knows.
+    """
+
+    deadline: float | None = None
+    devices_differ: bool | None = None
+
+
 class Selector(ABC, Generic[S]):
     """A client-selection method. Subclasses are final and decorated with :func:`method`.
 
@@ -113,6 +126,10 @@ class Selector(ABC, Generic[S]):
         and audit logs, and a federation that is resumed keeps it. So ``needs`` of what is returned have no options.
         """
         return self
+
+    def remarks(self, conditions: Conditions) -> tuple[str, ...]:
+        """Return sentences on what a reader should know of the method here, such as that a rule of it is idle."""
+        return ()
 
     def init(self, n_clients: int, rng: np.random.Generator) -> S:
         """Return the state before the first round."""

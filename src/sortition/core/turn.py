@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import Answers, in_order_asked
+from sortition.core.guards.screening import Answers, Shape, in_order_asked
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
-from sortition.core.rounds import Cohort, Round, check_cohort
-from sortition.core.selector import Asking, Needs, Selector
+from sortition.core.rounds import NOBODY, Cohort, Notes, Round, check_cohort
+from sortition.core.selector import AnySelector, Asking, Needs
 from sortition.core.state import State
 from sortition.core.streams import stream
 
@@ -26,16 +26,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One question as the meter saw it: numbers per client, without the model itself."""
+class MeteredQuestion:
+    """One question as the meter saw it.
+
+    Attributes:
+        signal: the name of what was asked.
+        depends_on: what the signal depends on: "model", "training", "device" or "pairs".
+        n_asked: clients that were asked.
+        n_answered: clients of whom a sound row came.
+        floats_down: numbers that were sent to all of them, without the model itself.
+        floats_up: numbers that came back from all of them.
+        n_rehearsed: members of the cohort of a rehearsal; 0 without one.
+    """
 
     signal: str
-    of: str
-    asked: int
-    answered: int
+    depends_on: str
+    n_asked: int
+    n_answered: int
     floats_down: int
     floats_up: int
-    rehearsed: int  # members of the cohort of a rehearsal; 0 without one
+    n_rehearsed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """What is going on when a turn begins.
+
+    Attributes:
+        in_flight: sorted ids of the clients that are at work.
+        clock: seconds since the start; None where there is no clock.
+        deadline: seconds after which nobody waits for the chosen any longer; None where there is none, or nobody knows.
+    """
+
+    in_flight: Ids
+    clock: float | None = None
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline is not None and not self.deadline > 0:
+            raise bad("deadline", "seconds > 0, or None", self.deadline)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,24 +83,23 @@ class TurnContext:
         excluded: the available clients that a policy left out, by rule.
         kept_out: the available clients that the guards kept out, by guard.
         just_come: available clients that are new, or back after an absence, where the guards ask.
-        scale: gives how long the rows of a signal usually are, where that is remembered.
-        shortest: gives the length to which updates are shortened while there is no scale.
+        scale: tells how long the rows of a signal usually are, where that is remembered.
+        shortest: tells to what length updates are shortened while there is no scale.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
-        reweighted: gives a cohort the weights that the guards set.
+        reweighted: returns a cohort with the weights that the guards set.
         observer: sees questions and answers.
         version: of the model that the cohort trains.
-        in_flight: sorted ids of the clients that are at work.
-        clock: seconds since the start; None where there is no clock.
+        moment: what was going on when the turn began.
         late: is called for an answer that comes after the turn was closed.
         thread: refuses a second thread.
     """
 
     selection: object
-    selector: Selector[Any]
+    selector: AnySelector
     guards: Guards
     seed: int
     index: int
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, Shape]
     longest: int
     available: Ids
     excluded: Mapping[str, Ids]
@@ -83,8 +111,7 @@ class TurnContext:
     reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
     version: int
-    in_flight: Ids
-    clock: float | None
+    moment: Moment
     late: Callable[[], None]
     thread: OneThread
 
@@ -98,17 +125,30 @@ class Turn:
     """One round's selection in progress: answer ``question`` until it is None, then ``cohort`` is there.
 
     A turn that is abandoned has no question and an empty cohort, so that a loop over its questions ends.
+
+    Attributes:
+        round: what the method chooses from; None where nobody can be chosen.
+        state: what the method remembers, a copy that counts when the cohort is dispatched.
+        question: the open question.
+        cohort: who was chosen, once no question is open.
+        asked: the questions that were answered, as the meter saw them.
+        scales: how long rows usually are, by signal, as remembered when the turn began.
+        durations: seconds of those who completed, once the turn is finished.
+        usable: whose updates may be aggregated, once the turn is finished.
+        intake: what clients sent.
+        shortfall: places that no client can fill.
+        open: whether answers are still taken.
     """
 
-    def __init__(self, context: TurnContext, state: State, round: Round | None, guarded: Mapping[str, Any]) -> None:
+    def __init__(self, context: TurnContext, state: State, round: Round | None, guarded: Mapping[str, object]) -> None:
         self.round = round
         self.state = state
         self.question: Measure | None = None
         self.cohort: Cohort | None = None
-        self.asked: list[Asked] = []
-        self.scales: Mapping[str, float] = {}  # remembered when the turn began, by signal
-        self.durations: Floats | None = None  # seconds of those who completed, once the turn is finished
-        self.usable: Ids | None = None  # whose updates may be aggregated, once the turn is finished
+        self.asked: list[MeteredQuestion] = []
+        self.scales: Mapping[str, float] = {}
+        self.durations: Floats | None = None
+        self.usable: Ids | None = None
         self.intake = Intake(
             selector=context.selector,
             guards=context.guards,
@@ -119,22 +159,28 @@ class Turn:
             just_come=context.just_come,
             guarded=dict(guarded),
         )
-        self.shortfall = 0 if round is None else round.budget - round.places  # places that no client can fill
+        self.shortfall = 0
         self.open = True
         self._context = context
         self._asking: Asking | None = None
         if round is None:
-            reason = "too few eligible" if guarded else "nobody available"
-            if context.excluded:
-                reason = "nobody eligible"
-            self.cohort = self._noted(Cohort.uniform([], notes={"skipped": reason}))
+            self.cohort = self._noted(Cohort.uniform([], notes={"skipped": self._why_skipped()}))
             return
+        self.shortfall = round.budget - round.places
         choice = context.selector.select(state, round)
         if isinstance(choice, Generator):
             self._asking = choice
             self._advance(None)
         else:
             self.cohort = self._final(choice, round)
+
+    def _why_skipped(self) -> str:
+        """Say why nobody can be chosen."""
+        if self._context.excluded:
+            return "nobody eligible"
+        if self.guarded:
+            return "too few eligible"
+        return "nobody available"
 
     @property
     def index(self) -> int:
@@ -157,24 +203,29 @@ class Turn:
         return self.intake.excused
 
     @property
-    def guarded(self) -> dict[str, Any]:
+    def guarded(self) -> Notes:
         """What the guards did."""
         return self.intake.guarded
 
     @property
     def version(self) -> int:
-        """Of the model that the cohort trains."""
+        """The version of the model that the cohort trains."""
         return self._context.version
 
     @property
     def in_flight(self) -> Ids:
         """Sorted ids of the clients that were at work when it began."""
-        return self._context.in_flight
+        return self._context.moment.in_flight
 
     @property
     def clock(self) -> float | None:
         """Seconds since the start when it began."""
-        return self._context.clock
+        return self._context.moment.clock
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds after which nobody waits for the chosen any longer, where that was known."""
+        return self._context.moment.deadline
 
     @property
     def selection(self) -> object:
@@ -203,14 +254,15 @@ class Turn:
 
     @property
     def skipped(self) -> bool:
-        """Nobody was available, or too few were eligible; the turn can only be finished."""
+        """Whether nobody was available, or too few were eligible; such a turn can only be finished."""
         return self.round is None
 
     def close(self, *, abandoned: bool = False) -> None:
         """Take no more answers; an abandoned turn ends with nobody chosen."""
         self.open = False
         if abandoned:
-            self.question, self._asking = None, None
+            self.question = None
+            self._asking = None
             self.cohort = Cohort.uniform([], notes={"skipped": "abandoned"})
 
     # -- answers ---------------------------------------------------------------------------------------------------
@@ -241,7 +293,9 @@ class Turn:
         if not isinstance(clients, Mapping):
             raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
         ids = as_ids("turn.blame(clients)", list(clients))
-        members = np.empty(0, np.int64) if self.cohort is None else np.sort(self.cohort.ids)
+        members = NOBODY
+        if self.cohort is not None:
+            members = np.sort(self.cohort.ids)
         outside = not_among(ids, members)
         if outside.size:
             raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
@@ -258,43 +312,54 @@ class Turn:
     # -- the choice ------------------------------------------------------------------------------------------------
 
     def _advance(self, reading: Reading | None) -> None:
+        """Hand the method an answer, none at first, and take its next question or its cohort."""
         if self._asking is None or self.round is None:
             raise InputError("turn.answer must be called while a question is open.")
         self.question = None
         try:
-            question = next(self._asking) if reading is None else self._asking.send(reading)
+            if reading is None:
+                question = next(self._asking)
+            else:
+                question = self._asking.send(reading)
         except StopIteration as stop:
             self.cohort = self._final(stop.value, self.round)
             return
         self.question = check_question(question, self.round, self.needs, self._context.owner)
 
     def _final(self, choice: object, round: Round) -> Cohort:
-        """The selector's cohort, checked, with explorers where an exploration floor is set."""
-        context, guards = self._context, self._context.guards
+        """Return the selector's cohort, checked, with explorers where an exploration floor is set."""
+        context = self._context
+        guards = context.guards
         cohort = check_cohort(choice, round, context.owner)
         if guards.explore:
             rng = stream(context.seed, "exploration", self.index)
-            cohort, drawn = explored(cohort, round, guards.explore, rng)
-            if drawn.size:
-                self.guarded["explored"] = drawn.tolist()
+            cohort, explorers = explored(cohort, round, guards.explore, rng)
+            if explorers.size:
+                self.guarded["explored"] = explorers.tolist()
         cohort = context.reweighted(cohort)
         if 0 < cohort.ids.size < guards.minimum:
             self.guarded["too_few_chosen"] = int(cohort.ids.size)
             cohort = Cohort.uniform([], notes=cohort.notes)
-        if context.capped is not None and (cut := int(context.capped[cohort.ids].sum())):
-            self.guarded["capped"] = cut
+        if context.capped is not None:
+            n_capped = int(context.capped[cohort.ids].sum())
+            if n_capped:
+                self.guarded["capped"] = n_capped
         return self._noted(cohort)
 
     def _noted(self, cohort: Cohort) -> Cohort:
-        """The cohort whose notes say what the guards did, and how many places stay empty."""
-        notes: dict[str, Any] = {"guards": dict(self.guarded)} if self.guarded else {}
+        """Return the cohort with notes that say what the guards did, and how many places stay empty."""
+        notes: Notes = {}
+        if self.guarded:
+            notes["guards"] = dict(self.guarded)
         if self.shortfall and not cohort.full:
             notes["shortfall"] = self.shortfall
-        return replace(cohort, notes={**cohort.notes, **notes}) if notes else cohort
+        if not notes:
+            return cohort
+        return replace(cohort, notes={**cohort.notes, **notes})
 
 
 def check_question(question: object, round: Round, needs: Needs, owner: str) -> Measure:
-    """The question, if the method declared it and the clients are available."""
+    """Return the question; refuse one that the method did not declare, and one to clients that are not available."""
     if not isinstance(question, Measure):
         raise bad(f"{owner}.select", "a generator that yields Measure", question)
     if question.signal not in needs.asks:
@@ -307,9 +372,16 @@ def check_question(question: object, round: Round, needs: Needs, owner: str) -> 
     return question
 
 
-def _metered(question: Measure, reading: Reading) -> Asked:
-    signal, asked = question.signal, question.ids.size
-    rehearsed = 0 if question.after is None else question.after.ids.size
-    return Asked(
-        signal.name, signal.of, asked, len(reading), signal.floats_down * asked, int(reading.values.size), rehearsed
+def _metered(question: Measure, reading: Reading) -> MeteredQuestion:
+    n_rehearsed = 0
+    if question.after is not None:
+        n_rehearsed = question.after.ids.size
+    return MeteredQuestion(
+        signal=question.signal.name,
+        depends_on=question.signal.of,
+        n_asked=question.ids.size,
+        n_answered=len(reading),
+        floats_down=question.signal.floats_down * question.ids.size,
+        floats_up=int(reading.values.size),
+        n_rehearsed=n_rehearsed,
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sortition.core.errors import bad, unknown
-from sortition.core.selector import Selector
+from sortition.core.selector import AnySelector, Selector
 
 MOST_SHADOWS = 10
-ShadowOption = Sequence[Selector[Any] | str] | Mapping[str, Selector[Any] | str] | None
+ShadowOption = Sequence[AnySelector | str] | Mapping[str, AnySelector | str] | None
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,11 @@ class Arrangement:
         former: the method whose place it took; None where it is the federation's own.
     """
 
-    live: Selector[Any]
+    live: AnySelector
     live_label: str
-    shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
+    shadows: Mapping[str, AnySelector] = field(default_factory=dict)
     promoted: bool = False
-    former: Selector[Any] | None = None
+    former: AnySelector | None = None
 
     @property
     def kept_facts(self) -> tuple[str, ...]:
@@ -41,7 +40,7 @@ class Arrangement:
 
 def arranged(
     who: str,
-    selector: Selector[Any] | str,
+    selector: AnySelector | str,
     shadow: ShadowOption = None,
     promote: str | None = None,
     *,
@@ -67,29 +66,29 @@ def arranged(
         return Arrangement(live, live_label, shadows, promoted=True)
     if promote not in shadows:
         raise unknown("shadow", promote, [*shadows, live_label], f"{who}.promote")
-    others = {label: method for label, method in shadows.items() if label != promote}
+    other_shadows = {label: method for label, method in shadows.items() if label != promote}
     return Arrangement(
         live=shadows[promote],
         live_label=promote,
-        shadows={**others, live_label: live},
+        shadows={**other_shadows, live_label: live},
         promoted=True,
         former=live,
     )
 
 
-def _shadows(who: str, shadow: ShadowOption) -> dict[str, Selector[Any]]:
+def _shadows(who: str, shadow: ShadowOption) -> dict[str, AnySelector]:
     if shadow is None:
         return {}
     if isinstance(shadow, Mapping):
-        given = [(str(label), method) for label, method in shadow.items()]
+        labelled_methods = [(str(label), method) for label, method in shadow.items()]
     elif is_several(shadow):
-        given = [(_label_of(method), method) for method in shadow]
+        labelled_methods = [(_label_of(method), method) for method in shadow]
     else:
         raise bad(f"{who}.shadow", "a list of methods, or a table from labels to methods", shadow, 'Write ["oort"].')
-    if len(given) > MOST_SHADOWS:
-        raise bad(f"{who}.shadow", f"at most {MOST_SHADOWS} methods", len(given))
-    shadows: dict[str, Selector[Any]] = {}
-    for label, method in given:
+    if len(labelled_methods) > MOST_SHADOWS:
+        raise bad(f"{who}.shadow", f"at most {MOST_SHADOWS} methods", len(labelled_methods))
+    shadows: dict[str, AnySelector] = {}
+    for label, method in labelled_methods:
         if label in shadows:
             hint = "Give labels: shadow={'a': …, 'b': …}."
             raise bad(f"{who}.shadow", "methods with labels of their own", f"{label!r} twice", hint)
@@ -99,17 +98,20 @@ def _shadows(who: str, shadow: ShadowOption) -> dict[str, Selector[Any]]:
     return shadows
 
 
-def _label_of(method: Selector[Any] | str) -> str:
-    return method if isinstance(method, str) else type(method).__name__
+def _label_of(method: AnySelector | str) -> str:
+    """Return a method's name, or that of its class."""
+    if isinstance(method, str):
+        return method
+    return type(method).__name__
 
 
 def is_several(value: object) -> bool:
-    """Whether it is a collection; a text, which is one of letters, is meant as one name."""
+    """Tell whether it is a collection; a text, which is one of letters, is meant as one name."""
     return isinstance(value, Collection) and not isinstance(value, str)
 
 
-def named_selector(selector: Selector[Any] | str) -> Selector[Any]:
-    """The selector itself, or the one that has this name."""
+def named_selector(selector: AnySelector | str) -> AnySelector:
+    """Return the selector itself, or the one that has this name."""
     if not isinstance(selector, str):
         return selector
     from sortition.selectors import load

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sortition import __version__
 from sortition.audit.encoding import json_value
@@ -28,34 +29,52 @@ from sortition.core.record import ABOUT, HISTORY, RoundRecord
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock, snapshot
 from sortition.core.storage.journal import Journal
+from sortition.core.storage.safe_files import whole_number
+from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.engine import Engine
 from sortition.federation.ledger import LEDGER, Ledger
 from sortition.federation.members import Members
 from sortition.federation.options import Options
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.screening import different
+from sortition.federation.screening import ModelCheck, different
 from sortition.federation.shadow import SavedSelection, Shadows, promoted_state
+
+
+class SavedPart(NamedTuple):
+    """A part of a checkpoint: named arrays, and a table of its header."""
+
+    arrays: Mapping[str, Array]
+    header: StoredTable
 
 
 @dataclass
 class Saved:
-    """What a checkpoint held: the registrar's arrays and header, the rounds so far, and work in flight."""
+    """What a checkpoint held.
+
+    Attributes:
+        arrays: the registrar's.
+        registrar: the registrar's header.
+        index: steps so far.
+        history: the rounds so far.
+        in_flight: work in flight.
+        shadows: the states of methods that choose in the shadow; None where there are none.
+    """
 
     arrays: dict[str, Array]
-    registrar: dict[str, Any]
+    registrar: StoredTable
     index: int
     history: list[RoundRecord] = field(default_factory=list)
-    in_flight: tuple[dict[str, Array], dict[str, Any]] = field(default_factory=lambda: ({}, {}))
+    in_flight: SavedPart = SavedPart({}, {})
     shadows: tuple[dict[str, Array], dict[str, Any]] | None = None
 
 
 def beside(path: Path, ending: str) -> Path:
-    """A file that belongs to a checkpoint."""
+    """Return the path of a file that belongs to a checkpoint."""
     return path.with_name(path.name + ending)
 
 
 def part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays whose names start with ``prefix``, without it."""
+    """Return the arrays whose names start with ``prefix``, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
@@ -77,25 +96,28 @@ class RunFiles:
         self.engine = engine
         self.members = members
         self.backend = backend
-        self.policy = PolicyKeeper(()) if policy is None else policy
-        self.log_file = None if options.audit is None else LogFile(options.audit)
+        self.policy = policy or PolicyKeeper(())
+        self.log_file: LogFile | None = None
+        if options.audit is not None:
+            self.log_file = LogFile(options.audit)
         self.history: list[RoundRecord] = []
         self.played = 0  # rounds before this start
         self.saved: Saved | None = None
         self.registrar: Registrar | None = None
         self.written_at: float | None = None  # when this server wrote its last checkpoint, in seconds of the epoch
-        self.at_work: Callable[[], tuple[dict[str, Array], dict[str, Any]]] | None = None  # exports work in flight
+        self.check: ModelCheck | None = None  # which knows the arrays that clients send
+        self.at_work: Callable[[], tuple[dict[str, Array], dict[str, object]]] | None = None  # exports work in flight
         self.shadows: Shadows | None = None  # whose states are kept, too
         self.promoted = False  # whether this server goes on with another method than the one before it
         self._journal: Journal | None = None
         self._described: list[str] | None = None
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """What must be the same when a federation goes on, beside the registrar's own parameters."""
         pace = self.options.pace
-        beside = {name: value for name, value in pace.rule.changed().items() if name not in ("overselect", "deadline")}
-        rule = {f"pace.{name}": value for name, value in beside.items()}
+        changed = {name: value for name, value in pace.rule.changed().items() if name not in ("overselect", "deadline")}
+        rule = {f"pace.{name}": value for name, value in changed.items()}
         return {"cohort": pace.cohort, "overselect": float(pace.overselect), **rule, **self.engine.identity}
 
     # -- a run begins, or goes on --------------------------------------------------------------------------------------
@@ -120,12 +142,13 @@ class RunFiles:
             stack.enter_context(closing(self._open_journal(self.options.checkpoint)))
 
     def _open_journal(self, path: Path) -> Journal:
-        """The journal, with the lines that the checkpoint counts on."""
-        place = beside(path, HISTORY)
-        # without its checkpoint, a journal is of another run, which died before it wrote one
-        lines_there = len(self.history) if path.exists() and place.exists() else 0
-        self._journal = Journal(place, lines_there)
-        for record in self.history[lines_there:]:  # of a checkpoint that was copied without its journal
+        """Open the journal with the lines that the checkpoint counts on."""
+        journal_path = beside(path, HISTORY)
+        n_lines = 0  # without its checkpoint, a journal is of another run, which died before it wrote one
+        if path.exists() and journal_path.exists():
+            n_lines = len(self.history)
+        self._journal = Journal(journal_path, n_lines)
+        for record in self.history[n_lines:]:  # of a checkpoint that was copied without its journal
             self._journal.append(dict(record))
         return self._journal
 
@@ -189,17 +212,21 @@ class RunFiles:
         facts, members = self.members.export()
         memory, engine = self.engine.export()
         model = self.engine.model
+        salt = ""
+        if self.log_file is not None:
+            salt = self.log_file.salt.hex()
         arrays = {f"model.{row}": value for row, value in enumerate(model.values())}
         arrays |= {f"registrar.{name}": value for name, value in selection.items()}
         arrays |= {f"facts.{name}": value for name, value in facts.items()}
         arrays |= {f"engine.{name}": value for name, value in memory.items()}
-        header = {
+        header: dict[str, object] = {
             "federation": {
                 "backend": self.backend,
                 "model": list(model),
                 "members": members,
                 "engine": engine,
-                "salt": "" if self.log_file is None else self.log_file.salt.hex(),
+                "sent_arrays": self._sent_arrays(),
+                "salt": salt,
                 "options": self.identity,
             },
             "registrar": registrar,
@@ -217,6 +244,22 @@ class RunFiles:
         self.written_at = time.time()
         self._describe(self.options.checkpoint)
 
+    def _sent_arrays(self) -> list[str] | None:
+        """Return the names of the arrays that clients send; None before the first cohort has decided that."""
+        if self.check is None or self.check.names is None:
+            return None
+        return sorted(self.check.names)
+
+    def _restore_sent_arrays(self, names: object) -> None:
+        """Go on with what the first cohort decided."""
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise ValueError("the arrays that clients send are not a list of names")
+        if self.check is None:
+            return
+        self.check.names = None
+        if names is not None:
+            self.check.names = frozenset(names)
+
     def _describe(self, checkpoint: Path) -> None:
         """Say what the history is of, whenever clients have joined."""
         names = self.members.names
@@ -224,7 +267,10 @@ class RunFiles:
             return
         selector = self.registrar.selector
         needs = self.registrar.needs
-        about = {
+        audit_path = None
+        if self.log_file is not None:
+            audit_path = os.path.relpath(self.log_file.path, checkpoint.parent)
+        description = {
             "sortition": __version__,
             "backend": self.backend,
             "method": type(selector).__name__,
@@ -239,10 +285,10 @@ class RunFiles:
             "overselect": float(self.options.overselect),
             "horizon": self.registrar.horizon,
             "guards": self.registrar.guards.changed(),
-            "audit": None if self.log_file is None else os.path.relpath(self.log_file.path, checkpoint.parent),
+            "audit": audit_path,
             "names": names,
         }
-        snapshot.write_atomically(beside(checkpoint, ABOUT), json.dumps(json_value(about), indent=1).encode())
+        snapshot.write_atomically(beside(checkpoint, ABOUT), json.dumps(json_value(description), indent=1).encode())
         self._described = names
 
     # -- what was saved ------------------------------------------------------------------------------------------------
@@ -250,40 +296,55 @@ class RunFiles:
     def _load(self, path: Path) -> None:
         """Restore members and engine; the registrar waits for its population.
 
-        Refused, naming the difference, if the options are others than those of the run that wrote it.
+        A checkpoint of a run with other options is refused, and the message names the difference.
         """
         arrays, header = snapshot.load(path)
         try:
-            about = header["federation"]
-            snapshot.check_options(path, about["options"], self.identity)
-            model: Model = {str(name): arrays[f"model.{row}"] for row, name in enumerate(about["model"])}
-            registrar = header["registrar"]
-            index = registrar.get("under_way", {}).get("version", registrar["index"])
-            if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-                raise ValueError(f"round {index!r}")
-            salt = bytes.fromhex(about["salt"])
-            history = _read_history(path, header["rounds"])
-            if fault := different(model, self.engine.model):
-                raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
-            selection = self._selection_of(arrays, header)
-            self.members.restore(part(arrays, "facts."), about["members"])
-            self.engine.restore(model, part(arrays, "engine."), about["engine"])
+            self._take_over(path, arrays, header)
         except StorageError as error:
-            raise StorageError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, InputError) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-            raise StorageError(f"{path} is not a checkpoint of this federation: {what}.") from None
+            if str(path) in str(error):
+                raise
+            raise StorageError(f"{path}: {error}") from None
+        except KeyError as error:
+            raise StorageError(f"{path} is not a checkpoint of this federation: {error} is missing.") from None
+        except (TypeError, ValueError, IndexError, AttributeError, InputError) as error:
+            reason = str(error).rstrip(".")
+            raise StorageError(f"{path} is not a checkpoint of this federation: {reason}.") from None
+
+    def _take_over(self, path: Path, arrays: Mapping[str, Array], header: StoredTable) -> None:
+        """Take over what a checkpoint holds."""
+        federation = header["federation"]
+        snapshot.check_options(path, federation["options"], self.identity)
+        model: Model = {str(name): arrays[f"model.{row}"] for row, name in enumerate(federation["model"])}
+        registrar = header["registrar"]
+        steps = registrar.get("under_way", {}).get("version", registrar["index"])
+        index = whole_number(steps, "round")
+        salt = bytes.fromhex(federation["salt"])
+        history = _read_history(path, header["rounds"])
+        fault = different(model, self.engine.model)
+        if fault:
+            raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
+        selection = self._selection_of(arrays, header)
+        self.members.restore(part(arrays, "facts."), federation["members"])
+        self._restore_sent_arrays(federation["sent_arrays"])
+        self.engine.restore(model, part(arrays, "engine."), federation["engine"])
         self.members.changed = True
         self.policy.job = str(header.get("job", ""))
-        in_flight = part(arrays, "in_flight."), dict(header.get("in_flight") or {})
-        self.saved = Saved(selection.arrays, selection.registrar, index, history, in_flight, selection.shadows)
+        self.saved = Saved(
+            arrays=selection.arrays,
+            registrar=selection.registrar,
+            index=index,
+            history=history,
+            in_flight=SavedPart(part(arrays, "in_flight."), dict(header.get("in_flight") or {})),
+            shadows=selection.shadows,
+        )
         self.history = history
         self.played = index
         if self.log_file is not None and salt:
             self.log_file.salt = salt
 
-    def _selection_of(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> SavedSelection:
-        """The live method's state and the shadows', where a shadow is promoted in each other's place."""
+    def _selection_of(self, arrays: Mapping[str, Array], header: StoredTable) -> SavedSelection:
+        """Return the states of the live method and of its shadows; a promoted shadow's is the live one's."""
         states = part(arrays, "registrar.")
         registrar = header["registrar"]
         table = header.get("shadows")
@@ -301,20 +362,19 @@ class RunFiles:
         return promoted_state(arrangement.live_label, arrays, registrar, table)
 
 
-def _read_history(path: Path, rounds: Any) -> list[RoundRecord]:
-    """The first lines of the journal beside a checkpoint."""
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
-        raise ValueError(f"{rounds!r} rounds")
-    place = beside(path, HISTORY)
+def _read_history(path: Path, rounds: object) -> list[RoundRecord]:
+    """Read the first lines of the journal beside a checkpoint."""
+    n_rounds = whole_number(rounds, "the number of rounds")
+    journal_path = beside(path, HISTORY)
     try:
-        with place.open(encoding="utf-8") as file:
-            lines = [line for line, _ in zip(file, range(rounds), strict=False)]
+        with journal_path.open(encoding="utf-8") as file:
+            lines = list(islice(file, n_rounds))
     except OSError as error:
         raise StorageError(
-            f"{place} must be beside {path.name}: it holds the rounds so far; {error.strerror}."
+            f"{journal_path} must be beside {path.name}: it holds the rounds so far; {error.strerror}."
         ) from None
-    if len(lines) < rounds or not all(line.endswith("\n") for line in lines):
-        raise StorageError(f"{place} has fewer whole lines than the {rounds} rounds of {path.name}.")
+    if len(lines) < n_rounds or not all(line.endswith("\n") for line in lines):
+        raise StorageError(f"{journal_path} has fewer whole lines than the {n_rounds} rounds of {path.name}.")
     records = [json.loads(line) for line in lines]
     if not all(isinstance(record, dict) for record in records):
         raise ValueError("its history is no list of rounds")
@@ -323,7 +383,7 @@ def _read_history(path: Path, rounds: Any) -> list[RoundRecord]:
 
 @contextmanager
 def reserved(path: Path | None, resumed: Path | None) -> Iterator[None]:
-    """Keep a checkpoint for this server; a second one, or a fresh run over an old file, is refused at once.
+    """Keep a checkpoint for this server; refuse a second server, or a fresh run over an old file, at once.
 
     The lock, on a file beside it, dies with its holder.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -47,8 +47,8 @@ class Device:
         *,
         name: str = "",
         tags: Sequence[str] = (),
-        context: Any = None,
-        config: Mapping[str, Any] | None = None,
+        context: object = None,
+        config: Mapping[str, object] | None = None,
     ) -> None:
         if not isinstance(answers, Answers):
             raise bad("Device.answers", "Answers", answers, "Write Answers(client, facts).")
@@ -61,7 +61,9 @@ class Device:
         self.train = train
         self.name = name
         self.tags = tuple(tags)
-        self.context = name if context is None else context
+        self.context = context
+        if context is None:
+            self.context = name
         self.config = dict(config or {})
 
     def handle(self, work: Work) -> Reply:
@@ -72,6 +74,7 @@ class Device:
             return Reply(work.handle, "failed", reason=_words(error))
 
     def _reply(self, handle: Handle, ask: Ask) -> Reply:
+        """Do what is asked, whatever the user's functions raise."""
         if ask.kind == "profile":
             return Reply(handle, profile=self._profile(ask))
         client = self._client(ask)
@@ -91,25 +94,27 @@ class Device:
         )
 
     def _trained(self, handle: Handle, ask: Ask, client: AppClient) -> Reply:
-        """The trained model with its reports; those on the received model are taken before it is trained."""
+        """Return the trained model with its reports; those on the received model are taken before it is trained."""
         after_training = [name for name in ask.signals if self.answers.signal(name).of == "training"]
         before_training = [name for name in ask.signals if name not in after_training]
-        rows, why_not = self._reports(before_training, client)
+        early_rows, fault = self._reports(before_training, client)
         model = client.train().reply.model
-        if not why_not:
-            later_rows, why_not = self._reports(after_training, client)
-            rows |= later_rows
-        return Reply(handle, model=model, rows={} if why_not else rows, unreported=why_not)
+        if fault:
+            return Reply(handle, model=model, unreported=fault)
+        late_rows, fault = self._reports(after_training, client)
+        if fault:
+            return Reply(handle, model=model, unreported=fault)
+        return Reply(handle, model=model, rows=early_rows | late_rows)
 
     def _reports(self, names: Sequence[str], client: AppClient) -> tuple[dict[str, Array], str]:
-        """The rows, and why there are none: the model is worth sending without them."""
+        """Return the rows, and why there are none: the model is worth sending without them."""
         try:
             return {name: self.answers.row(name, client) for name in names}, ""
         except Exception as error:
             return {}, _words(error)
 
     def _client(self, ask: Ask) -> AppClient:
-        """The client behind one ask; it trains when the training is first asked for, and once."""
+        """Return the client behind one ask; it trains when the training is first asked for, and once."""
         received = Received(
             model={name: np.array(value) for name, value in ask.model.items()},
             config=self.config,
@@ -119,11 +124,14 @@ class Device:
             context=self.context,
         )
         make_client = self.answers.make_client
-        make = None if make_client is None else lambda: make_client(received)
+        make = None
+        if make_client is not None:
+            make = partial(make_client, received)
         client = AppClient(received, lambda: self._run(client), make, trains_itself=self.train is None)
         return client
 
     def _run(self, client: AppClient) -> AppReply:
+        """Train, by the user's function or by the client itself."""
         began = time.monotonic()
         received = client.received
         if self.train is None:
@@ -139,4 +147,5 @@ class Device:
 
 
 def _words(error: Exception) -> str:
+    """Say an error in one line."""
     return f"{type(error).__name__}: {error}"

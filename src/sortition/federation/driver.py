@@ -8,10 +8,11 @@ the clients' business: Flower's own loop runs there, and runs in lock-step train
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol, cast
 
 import numpy as np
 
@@ -23,10 +24,10 @@ from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure
 from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population
-from sortition.core.selector import Selector
+from sortition.core.rounds import NOBODY, Cohort, Notes, Population
+from sortition.core.selector import AnySelector
 from sortition.core.signals import ModelSize
-from sortition.core.turn import Turn
+from sortition.core.turn import MeteredQuestion, Turn
 from sortition.federation.pace import CohortPace, Staleness
 from sortition.federation.policies import PolicyKeeper
 from sortition.federation.record import in_order, round_record, step_record
@@ -54,19 +55,19 @@ class Backend(Protocol):
     """What the driver needs: clients that can be asked and trained, whole cohorts at a time."""
 
     def available(self) -> Ids:
-        """Who can be chosen now, sorted; may wait for clients."""
+        """Return who can be chosen now, sorted; may wait for clients."""
         ...
 
     def population(self) -> Population | None:
-        """What is known of the clients, if that has changed since it was last asked for."""
+        """Return what is known of the clients, if that has changed since it was last asked for."""
         ...
 
     def model_size(self) -> ModelSize:
-        """How long the vectors are that belong to the model."""
+        """Return how long the vectors are that belong to the model."""
         ...
 
     def ask(self, turn: Turn, question: Measure) -> Answers:
-        """The rows of those who answered."""
+        """Ask clients, and return the rows of those who answered."""
         ...
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
@@ -74,23 +75,23 @@ class Backend(Protocol):
         ...
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
-        """Wait until the round is over; whose update can be used."""
+        """Wait until the round is over, and return whose update can be used."""
         ...
 
-    def reports(self, done: Ids) -> Mapping[str, Answers]:
-        """What these members reported, by signal."""
+    def reports(self, ids: Ids) -> Mapping[str, Answers]:
+        """Return what these members reported, by signal."""
         ...
 
-    def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
-        """Make the next model of the updates of ``done``, and return notes; with nobody, the model stays."""
+    def step(self, cohort: Cohort, ids: Ids, weights: Floats) -> Mapping[str, object]:
+        """Make the next model of the updates of these members, and return notes; with nobody, the model stays."""
         ...
 
-    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
-        """What the record says beside what every backend knows: fates, names, costs, a clock, test figures."""
+    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
+        """Return what the record says beside what every backend knows: fates, names, costs, a clock, test figures."""
         ...
 
     def elapsed(self) -> float | None:
-        """Seconds since the start, simulated or real; None where there is no clock."""
+        """Return the seconds since the start, simulated or real; None where there is no clock."""
         ...
 
 
@@ -98,23 +99,23 @@ class OverlappingBackend(Backend, Protocol):
     """What the driver needs where work outlives a step."""
 
     def waiting(self) -> Ids:
-        """Clients whose updates have arrived and wait for the step."""
+        """Return the clients whose updates have arrived and wait for the step."""
         ...
 
     def n_waiting(self) -> int:
-        """How many they are."""
+        """Count the updates that wait for the step."""
         ...
 
     def has_enough(self) -> bool:
-        """Whether a step is due by what has arrived, or by the clock."""
+        """Tell whether a step is due by what has arrived, or by the clock."""
         ...
 
     def lost(self) -> Mapping[int, Ending]:
-        """Whose work was lost between two steps, and how."""
+        """Return whose work was lost between two steps, and how."""
         ...
 
     def advance(self) -> Mapping[int, Ending]:
-        """Wait until something happens; whose work ended without an update, and how."""
+        """Wait until something happens; return whose work ended without an update, and how."""
         ...
 
     def drop(self, ids: Ids) -> None:
@@ -122,7 +123,7 @@ class OverlappingBackend(Backend, Protocol):
         ...
 
     def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
-        """What the updates of these count, in their order; they are those that :meth:`Backend.collect` gave."""
+        """Return what the updates of these count, in their order; :meth:`Backend.collect` returned them."""
         ...
 
 
@@ -151,13 +152,13 @@ class Selection:
         guards: how far clients are trusted.
     """
 
-    selector: Selector[Any]
+    selector: AnySelector
     horizon: int | None = None
     seed: int = 0
     guards: Guards = field(default_factory=Guards)
 
     def registrar(self, population: Population, model: ModelSize) -> Registrar:
-        """A registrar of these clients."""
+        """Make a registrar of these clients."""
         return Registrar(
             self.selector, population, horizon=self.horizon, seed=self.seed, guards=self.guards, model=model
         )
@@ -170,23 +171,23 @@ class OpenRound:
     Attributes:
         turn: the registrar's.
         available: how many could be chosen.
-        more: further selections before the same step.
-        ended: whose work ended before the step without an update, and how.
+        later_turns: those of further selections before the same step.
+        endings: whose work ended before the step without an update, and how.
         dispatched: whether its cohort was sent to work by a server that then restarted.
         withdrawn: members of the cohort that are not sent to work: another job used up their limit meanwhile.
     """
 
     turn: Turn
     available: int
-    more: list[Turn] = field(default_factory=list)
-    ended: dict[int, Ending] = field(default_factory=dict)
+    later_turns: list[Turn] = field(default_factory=list)
+    endings: dict[int, Ending] = field(default_factory=dict)
     dispatched: bool = False
-    withdrawn: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    withdrawn: Ids = field(default_factory=lambda: NOBODY)
 
     @property
     def cohort(self) -> Cohort:
         """Who trains."""
-        return _without(self.turn.cohort or Cohort.uniform([]), self.withdrawn)
+        return _without(_chosen_by(self.turn), self.withdrawn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,16 +198,16 @@ class PastTurn:
     version: int
     cohort: Cohort
     skipped: bool
-    asked: tuple[Any, ...] = ()
+    asked: tuple[MeteredQuestion, ...] = ()
     rejected: Mapping[int, str] = field(default_factory=dict)
-    guarded: Mapping[str, Any] = field(default_factory=dict)
+    guarded: Mapping[str, object] = field(default_factory=dict)
     excluded: Mapping[str, Ids] = field(default_factory=dict)
-    in_flight: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    in_flight: Ids = field(default_factory=lambda: NOBODY)
 
     @classmethod
     def of(cls, selection: Dispatched) -> PastTurn:
-        """Of a selection as the registrar knows it."""
-        return cls(selection.index, selection.version, selection.cohort, selection.skipped)
+        """Return the turn of a selection as the registrar knows it."""
+        return cls(index=selection.index, version=selection.version, cohort=selection.cohort, skipped=selection.skipped)
 
 
 class Driver:
@@ -239,7 +240,7 @@ class Driver:
         self.backend = backend
         self.selection = selection
         self.pace = pace
-        self.policy = PolicyKeeper(()) if policy is None else policy
+        self.policy = policy or PolicyKeeper(())
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
         self.shadows: Shadows | None = None  # other methods that choose beside the live one
@@ -252,7 +253,9 @@ class Driver:
     @property
     def played(self) -> int:
         """Steps so far."""
-        return 0 if self.registrar is None else self.registrar.version
+        if self.registrar is None:
+            return 0
+        return self.registrar.version
 
     def play_round(self) -> RoundRecord:
         """Play one round from its choice to its record."""
@@ -271,17 +274,17 @@ class Driver:
         if self.pace.rule.overlaps:
             lost = dict(self._overlapping.lost())
             self._give_up(registrar, lost)
-        before_restart = registrar.open_selection
-        if before_restart is not None:
-            turn = cast(Turn, PastTurn.of(before_restart))
-            self.round = OpenRound(turn, available.size, ended=lost, dispatched=True)
+        earlier_selection = registrar.open_selection
+        if earlier_selection is not None:  # it was sent to work before the server restarted
+            turn = cast(Turn, PastTurn.of(earlier_selection))
+            self.round = OpenRound(turn, available.size, endings=lost, dispatched=True)
         else:
             turn = self._chosen(registrar, available)
-            self.round = OpenRound(turn, available.size, ended=lost, withdrawn=self._claimed(turn))
+            self.round = OpenRound(turn, available.size, endings=lost, withdrawn=self._claimed(turn))
         return self.round
 
     def _chosen(self, registrar: Registrar, available: Ids) -> Turn:
-        """A turn whose questions are answered."""
+        """Play a turn until its questions are answered."""
         began = time.perf_counter()
         turn = self.begin(registrar, available)
         self.selection_seconds += time.perf_counter() - began
@@ -296,20 +299,32 @@ class Driver:
         return turn
 
     def _claimed(self, turn: Turn) -> Ids:
-        """Claim the cohort of a turn; returned are members that may not be used any more."""
-        cohort = turn.cohort or Cohort.uniform([])
-        return self.policy.claim(cohort.ids)
+        """Claim the cohort of a turn; return the members that may not be used any more."""
+        return self.policy.claim(_chosen_by(turn).ids)
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn; where no place is free, it is a skipped one."""
         clock = self.backend.elapsed()
+        deadline = self.deadline()
+        excluded = self.policy.excluded
         if not self.pace.rule.overlaps:
-            return registrar.begin(available, self.pace.places, clock=clock, excluded=self.policy.excluded)
+            return registrar.begin(available, self.pace.places, clock=clock, deadline=deadline, excluded=excluded)
         at_work = self.at_work()
         places = self.pace.free_places(at_work.size)
         if places < 1:
-            return registrar.begin(available[:0], 1, in_flight=at_work, clock=clock)
-        return registrar.begin(available, places, in_flight=at_work, clock=clock, excluded=self.policy.excluded)
+            return registrar.begin(available[:0], 1, in_flight=at_work, clock=clock, deadline=deadline)
+        return registrar.begin(
+            available,
+            places,
+            in_flight=at_work,
+            clock=clock,
+            deadline=deadline,
+            excluded=excluded,
+        )
+
+    def deadline(self) -> float | None:
+        """Seconds after which the clients of the next selection are no longer waited for; None for no such limit."""
+        return None if self.pace.deadline == math.inf else self.pace.deadline
 
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""
@@ -318,15 +333,17 @@ class Driver:
 
     @property
     def _overlapping(self) -> OverlappingBackend:
+        """The backend, where work outlives a step."""
         return cast(OverlappingBackend, self.backend)
 
-    def _registrar(self, what: str) -> Registrar:
+    def _registrar(self, caller: str) -> Registrar:
+        """Return the registrar; refuse a call before the first round is open."""
         if self.registrar is None:
-            raise bad(what, "called after open_round", "a call without")
+            raise bad(caller, "called after open_round", "a call without")
         return self.registrar
 
     def up_to_date(self) -> Registrar:
-        """The registrar of everybody who is known, with the lengths of the model's vectors."""
+        """Return the registrar, with everybody who is known and the lengths of the model's vectors."""
         population = self.backend.population()
         if self.registrar is None:
             if population is None:
@@ -370,24 +387,25 @@ class Driver:
         if usable.size:
             weights, remarks = cohort.weights_of(arrivals.ids)
             notes |= remarks
+            notes |= self.backend.step(cohort, arrivals.ids, weights)
         else:
-            weights = np.empty(0)
-        done = arrivals.ids if usable.size else arrivals.ids[:0]
-        notes |= self.backend.step(cohort, done, weights)
-        known_everywhere = round_record(turn, opened.available, arrivals.ids, notes, opened.withdrawn)
-        record: dict[str, Any] = {**known_everywhere, **self.backend.costs(turn, arrivals)}
+            notes |= self.backend.step(cohort, NOBODY, np.empty(0))
+        common_record = round_record(
+            turn, available=opened.available, answered=arrivals.ids, notes=notes, withdrawn=opened.withdrawn
+        )
+        record: dict[str, object] = {**common_record, **self.backend.costs(turn, arrivals)}
         if self.shadows is not None:
             record["shadows"] = self.shadows.play()
         return self._kept(in_order(record))
 
-    def _kept(self, complete: RoundRecord) -> RoundRecord:
+    def _kept(self, record: RoundRecord) -> RoundRecord:
         """Write a record, and tell it to everybody who wants to know."""
         self.round = None
-        self.policy.round = complete["round"] + 1
-        self._keep(complete)
+        self.policy.round = record["round"] + 1
+        self._keep(record)
         for sink in self.sinks:
-            self._tell(sink, complete)
-        return complete
+            self._tell(sink, record)
+        return record
 
     # -- where work outlives a step ------------------------------------------------------------------------------------
 
@@ -415,10 +433,10 @@ class Driver:
         notes |= step.notes
         notes |= self.backend.step(step.cohort, step.ids, step.weights)
         record = step_record(
-            turns=[opened.turn, *opened.more],
+            turns=[opened.turn, *opened.later_turns],
             available=opened.available,
             step=step,
-            ended={client: (ending.fate, ending.reason) for client, ending in opened.ended.items()},
+            fates=_by_fate(opened.endings),
             in_flight=registrar.in_flight.size,
             notes=notes,
         )
@@ -438,20 +456,23 @@ class Driver:
                 self._select_more(opened, registrar)
 
     def _n_at_work(self, registrar: Registrar) -> int:
+        """Count the clients that are at work and have sent nothing yet."""
         return int(registrar.in_flight.size) - self._overlapping.n_waiting()
 
     def _end(self, opened: OpenRound, registrar: Registrar, endings: Mapping[int, Ending]) -> None:
         """Give up the work of clients that will send no update, and note it for the record."""
         self._give_up(registrar, endings)
-        opened.ended |= endings
+        opened.endings |= endings
 
     @staticmethod
     def _give_up(registrar: Registrar, endings: Mapping[int, Ending]) -> None:
+        """End the work of these clients, those with one reason together."""
         for reason in dict.fromkeys(ending.reason for ending in endings.values()):
             clients = [client for client, ending in endings.items() if ending.reason == reason]
             registrar.give_up(sorted(clients), reason)
 
     def _drop_stale(self, opened: OpenRound, registrar: Registrar) -> None:
+        """Drop the updates that wait for the step and are too old for it."""
         waiting = self._overlapping.waiting()
         too_old = waiting[self.pace.too_stale(registrar.staleness(waiting))]
         ending = Ending("too_stale", f"more than {self.pace.rule.max_staleness} versions old")
@@ -468,18 +489,18 @@ class Driver:
         withdrawn = self._claimed(turn)
         registrar.dispatch(turn)
         self._withdraw(opened, registrar, withdrawn)
-        opened.more.append(turn)
-        self.backend.dispatch(turn, _without(turn.cohort or Cohort.uniform([]), withdrawn))
+        opened.later_turns.append(turn)
+        self.backend.dispatch(turn, _without(_chosen_by(turn), withdrawn))
 
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
-        """Close the registrar's turn; whose updates may be aggregated."""
+        """Close the registrar's turn, and return whose updates may be aggregated."""
         registrar = self._registrar("close_round")
         reports = self.backend.reports(arrivals.ids)
         return registrar.finish(turn, arrivals.ids, reports, durations=arrivals.durations)
 
     @staticmethod
-    def _notes(opened: OpenRound, arrivals: Arrivals) -> dict[str, Any]:
-        """What a reader of the record may want to know: the method's notes, the guards', and what went wrong."""
+    def _notes(opened: OpenRound, arrivals: Arrivals) -> Notes:
+        """Collect what a reader of the record may want to know: the method's notes, the guards', what went wrong."""
         notes = dict(opened.cohort.notes)
         if arrivals.faults:
             notes["unsound_updates"] = list(arrivals.faults)
@@ -490,23 +511,40 @@ class Driver:
         return notes
 
     def _tell(self, sink: Callable[[RoundRecord], object], record: RoundRecord) -> None:
+        """Give a record to a sink; complain where it raises."""
         try:
             sink(record)
         except Exception as error:  # a user's function: it never ends a round, which is kept already
             name = getattr(sink, "__name__", type(sink).__name__)
             self._complain(f"{name} raised {type(error).__name__} in round {record['round']}: {error}")
 
-    def _opened(self, what: str) -> OpenRound:
+    def _opened(self, caller: str) -> OpenRound:
+        """Return the open round; refuse a call without one."""
         if self.round is None:
-            raise bad(what, "called after open_round", "a call without")
+            raise bad(caller, "called after open_round", "a call without")
         return self.round
 
 
+def _chosen_by(turn: Turn) -> Cohort:
+    """Return the cohort of a turn; nobody where it has none."""
+    return turn.cohort or Cohort.uniform([])
+
+
+def _by_fate(endings: Mapping[int, Ending]) -> dict[str, dict[str, str]]:
+    """Return the reasons of clients whose work ended without an update, by fate and client, as a record has them."""
+    fates: dict[str, dict[str, str]] = {}
+    for client, ending in endings.items():
+        fates.setdefault(ending.fate, {})[str(client)] = ending.reason
+    return fates
+
+
 def _without(cohort: Cohort, withdrawn: Ids) -> Cohort:
-    """The cohort without members that are not sent to work; the others share their weight."""
+    """Return the cohort without members that are not sent to work; the others share their weight."""
     if not withdrawn.size:
         return cohort
     at_work = np.isin(cohort.ids, withdrawn, invert=True)
     weights, _ = cohort.weights_of(cohort.ids[at_work])
-    groups = None if cohort.groups is None else cohort.groups[at_work]
+    groups = cohort.groups
+    if groups is not None:
+        groups = groups[at_work]
     return replace(cohort, ids=cohort.ids[at_work], weights=weights, groups=groups)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from sortition.aggregation import CombineRule, StepRule, UpdateMemory
 from sortition.aggregation.limits import shortened
@@ -16,6 +17,7 @@ from sortition.clients.models import Model, as_vector, from_vector, shared_updat
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import StorageError, bad
 from sortition.core.rounds import Cohort
+from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Reply
 
 
@@ -25,8 +27,8 @@ class Step:
 
     Attributes:
         cohort: who was chosen.
-        done: members whose updates count, in the cohort's order; empty where the model must stay as it is.
-        weights: theirs.
+        ids: members whose updates count, in the cohort's order; empty where the model must stay as it is.
+        weights: of each of ``ids``.
         models: what they sent, by client, shortened where the guards clip updates.
         replies: all that came back from the cohort, by client, failures too.
         clients: how many the federation knows.
@@ -34,7 +36,7 @@ class Step:
     """
 
     cohort: Cohort
-    done: Ids
+    ids: Ids
     weights: Floats
     models: Mapping[int, Model]
     replies: Mapping[int, Reply]
@@ -51,27 +53,27 @@ class Engine(Protocol):
         ...
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """What must be the same when a federation goes on from a checkpoint."""
         ...
 
     def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
-        """Whose reply this engine cannot use though its model is sound, and why."""
+        """Return whose reply this engine cannot use though its model is sound, and why."""
         ...
 
     def rebased(self, reply: Reply, model: Model) -> Reply:
-        """A stale reply with this model in place of its own, where work outlives a step."""
+        """Return a stale reply with this model in place of its own, where work outlives a step."""
         ...
 
-    def step(self, made_of: Step) -> Mapping[str, Any]:
+    def step(self, made_of: Step) -> Mapping[str, object]:
         """Make the next model, where there is one, and return notes for the record."""
         ...
 
-    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """What it remembers beside the model, as arrays and a JSON-able header."""
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return what it remembers beside the model, as arrays and a JSON-able header."""
         ...
 
-    def restore(self, model: Model, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+    def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
         """Go on with this model and what :meth:`export` gave."""
         ...
 
@@ -84,8 +86,8 @@ class Combining:
     memory: UpdateMemory | None = None
 
     @classmethod
-    def by(cls, rule: CombineRule | str | Mapping[str, Any], who: str) -> Combining:
-        """Of a rule, of its name, or of a table of its parameters."""
+    def by(cls, rule: CombineRule | str | StoredTable, who: str) -> Combining:
+        """Make one of a rule, of its name, or of a table of its parameters."""
         if isinstance(rule, CombineRule):
             return cls(rule)
         if isinstance(rule, str):
@@ -103,7 +105,7 @@ class Combining:
         return self.rule.name != "mean"
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The rule's parameters, by which a checkpoint knows it."""
         return {f"combine.{name}": value for name, value in asdict(self.rule).items()}
 
@@ -112,11 +114,11 @@ class Combining:
         self.rule.init(size, clients)
 
     def combined(self, made_of: Step, updates: Array, rate: float = 1.0) -> Array:
-        """One update (P,) of those of ``made_of.done`` (k, P), in their order."""
+        """Make one update (P,) of those of ``made_of.ids`` (k, P), in their order."""
         if self.memory is None or self.memory.total.size != updates.shape[1]:
             self.memory = self.rule.init(updates.shape[1], made_of.clients)
         update, self.memory = self.rule.apply(
-            made_of.done,
+            made_of.ids,
             made_of.weights,
             updates,
             self.memory,
@@ -127,14 +129,18 @@ class Combining:
         return shortened(update, made_of.longest)
 
     def export(self) -> dict[str, Array]:
-        """The memory as arrays, for a checkpoint."""
-        return {} if self.memory is None else self.memory.export()
+        """Return the memory as arrays, for a checkpoint."""
+        if self.memory is None:
+            return {}
+        return self.memory.export()
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take over what :meth:`export` gave."""
         if not arrays or not self.rule.remembers:
             return
-        ids, rows, total = (arrays[name] for name in ("ids", "rows", "total"))
+        ids = arrays["ids"]
+        rows = arrays["rows"]
+        total = arrays["total"]
         if ids.dtype.kind != "i" or rows.shape != (ids.size, total.size) or ids.ndim != 1 or total.ndim != 1:
             raise ValueError(f"remembered updates of shape {rows.shape} for {ids.shape} clients")
         if not (np.isfinite(rows).all() and np.isfinite(total).all()):
@@ -152,11 +158,16 @@ class ModelEngine:
     """
 
     def __init__(
-        self, model: Mapping[str, Any], step: StepRule | None = None, combine: Combining | CombineRule | str = "mean"
+        self,
+        model: Mapping[str, npt.ArrayLike],
+        step: StepRule | None = None,
+        combine: Combining | CombineRule | str = "mean",
     ) -> None:
+        if not isinstance(combine, Combining):
+            combine = Combining.by(combine, "ModelEngine")
         self._model: Model = {str(name): np.asarray(value) for name, value in model.items()}
         self.rule = step or StepRule()
-        self.combining = combine if isinstance(combine, Combining) else Combining.by(combine, "ModelEngine")
+        self.combining = combine
         self.state: StepState = self.rule.init(as_vector(self._model).size)
 
     @property
@@ -165,49 +176,55 @@ class ModelEngine:
         return self._model
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The server's step and the combining rule, as checkpoints name them."""
         return {f"step.{name}": value for name, value in asdict(self.rule).items()} | self.combining.identity
 
     def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
-        """Nothing: a sound model is enough."""
+        """Object to nothing: a sound model is enough."""
         return {}
 
     def rebased(self, reply: Reply, model: Model) -> Reply:
-        """A stale reply with this model in place of its own."""
+        """Return a stale reply with this model in place of its own."""
         return replace(reply, model=model)
 
-    def step(self, made_of: Step) -> Mapping[str, Any]:
+    def step(self, made_of: Step) -> Mapping[str, object]:
         """Move the model by the combined update."""
-        if made_of.done.size:
+        if made_of.ids.size:
             update = self.update_of(made_of).astype(np.float32)
             vector, self.state = self.rule.apply(as_vector(self._model).astype(np.float32), update, self.state)
             self._model = from_vector(vector, self._model)
         return {}
 
     def update_of(self, made_of: Step) -> Array:
-        """The combined update (P,) of a cohort."""
-        updates = np.stack([shared_update(made_of.models[k], self._model) for k in made_of.done.tolist()])
+        """Return the combined update (P,) of a cohort."""
+        updates = np.stack([shared_update(made_of.models[client], self._model) for client in made_of.ids.tolist()])
         return self.combining.combined(made_of, updates)
 
-    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """What step and rule remember."""
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return what step and rule remember."""
         arrays = {f"step.{name}": value for name, value in self.state.items()}
-        return arrays | {f"combine.{name}": value for name, value in self.combining.export().items()}, {}
+        arrays |= {f"combine.{name}": value for name, value in self.combining.export().items()}
+        return arrays, {}
 
-    def restore(self, model: Model, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
-        """Go on with another model and memory; refused where they are of another step."""
+    def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
+        """Go on with another model and memory; refuse those of another step."""
         state = {name.removeprefix("step."): value for name, value in arrays.items() if name.startswith("step.")}
-        if state.keys() != (wanted := self.rule.init(0)).keys():
-            raise StorageError(f"its step kept {sorted(state)}, this one keeps {sorted(wanted)}.")
+        names = self.rule.init(0).keys()
+        if state.keys() != names:
+            raise StorageError(f"its step kept {sorted(state)}, this one keeps {sorted(names)}.")
         self._model = dict(model)
         self.state = state
         memory = {name.removeprefix("combine."): value for name, value in arrays.items() if name.startswith("combine.")}
         self.combining.restore(memory)
 
 
-def learning_rate_of(config: Mapping[str, Any], names: tuple[str, ...]) -> float:
-    """The learning rate that a train config says; else 1, which keeps updates as they are."""
+def learning_rate_of(config: Mapping[str, object], names: tuple[str, ...]) -> float:
+    """Return the learning rate that a train config says; else 1, which keeps updates as they are."""
     rates = [config[name] for name in names if name in config]
-    rate = rates[0] if rates else 1.0
-    return float(rate) if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0 else 1.0
+    if not rates:
+        return 1.0
+    rate = rates[0]
+    if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0:
+        return float(rate)
+    return 1.0

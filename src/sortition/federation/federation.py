@@ -25,7 +25,7 @@ from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.record import RoundRecord, answered_ids
-from sortition.core.selector import Selector
+from sortition.core.selector import AnySelector
 from sortition.core.validation import is_whole
 from sortition.federation.arrangement import ShadowOption, arranged
 from sortition.federation.engine import Combining, ModelEngine
@@ -34,7 +34,7 @@ from sortition.federation.members import Owner, Refresh
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
 from sortition.federation.metrics import MetricsOption, sinks
-from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
+from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
 from sortition.federation.pace import DEADLINE, Pace
 
 WHO = "Federation"
@@ -87,7 +87,7 @@ class Federation(LiveFederation):
         self,
         transport: Transport,
         model: Mapping[str, npt.ArrayLike],
-        selector: Selector[Any] | str = "auto",
+        selector: AnySelector | str = "auto",
         *,
         cohort: int,
         overselect: float = 1.0,
@@ -120,7 +120,7 @@ class Federation(LiveFederation):
         patience: float = 600.0,
     ) -> None:
         arrangement = arranged(WHO, selector, shadow, promote)
-        written, resumed = checkpoint_paths(WHO, checkpoint, resume)
+        checkpoint_path, resume_path = checkpoint_paths(WHO, checkpoint, resume)
         options = Options(
             selector=arrangement.live,
             cohort=cohort,
@@ -129,11 +129,11 @@ class Federation(LiveFederation):
             rule=pace,
             horizon=horizon,
             seed=seed,
-            guards=Guards() if guards is None else guards,
+            guards=guards or Guards(),
             owner_of=owner_of,
             bind_names=bind_names,
             policy=policy,
-            ledger=None if ledger is None else as_path(WHO, "ledger", ledger),
+            ledger=optional_path(WHO, "ledger", ledger),
             eligible=eligible,
             facts=facts,
             refresh=refresh or {},
@@ -142,10 +142,10 @@ class Federation(LiveFederation):
             wait_for=wait_for,
             least_online=least_online,
             patience=patience,
-            checkpoint=written,
+            checkpoint=checkpoint_path,
             checkpoint_every=checkpoint_every,
-            resume=resumed,
-            audit=None if audit is None else as_path(WHO, "audit", audit),
+            resume=resume_path,
+            audit=optional_path(WHO, "audit", audit),
             on_round=on_round,
             metrics=sinks(WHO, metrics),
             arrangement=arrangement,
@@ -168,11 +168,14 @@ class Federation(LiveFederation):
         return self.engine.model
 
     def stop(self) -> None:
-        """Let :meth:`run` return after the round that is under way; for another thread or a signal's handler."""
+        """Let :meth:`run` return after the round that is under way; for another thread or a signal's handler.
+
+        A round without a deadline is closed at once, with those who have answered.
+        """
         self._stopping.set()
 
     def run(self, rounds: int) -> Model:
-        """Play rounds until there are so many, those before a restart included; returned is the model.
+        """Play rounds until there are so many, those before a restart included, and return the model.
 
         A federation is run once, in any thread. Another one, with ``resume=True``, goes on where it ended.
         """
@@ -195,7 +198,7 @@ class Federation(LiveFederation):
         return self.model
 
     def _play_round(self) -> bool:
-        """Play one round; False where the federation was stopped before it began."""
+        """Play one round; return False where the federation was stopped before it was over."""
         try:
             opened = self.driver.open_round()
         except StoppedError:
@@ -221,14 +224,15 @@ class Federation(LiveFederation):
 
 
 def _checked_transport(transport: Transport) -> Transport:
-    missing = [verb for verb in VERBS if not callable(getattr(transport, verb, None))]
-    if missing:
+    """Return the transport; refuse one that lacks a verb."""
+    if not all(callable(getattr(transport, verb, None)) for verb in VERBS):
         rule = f"a transport, with {', '.join(VERBS)}"
         raise bad("Federation.transport", rule, transport, "Use a sortition.federation.Mailbox.")
     return transport
 
 
 def _checked_model(model: Mapping[str, npt.ArrayLike]) -> Model:
+    """Return the model as arrays; refuse one that cannot be trained."""
     if not isinstance(model, Mapping):
         raise bad("Federation.model", "a table from names to arrays", model)
     arrays = {str(name): np.asarray(value) for name, value in model.items()}
@@ -243,6 +247,7 @@ def _checked_model(model: Mapping[str, npt.ArrayLike]) -> Model:
 
 
 def _step_rule(step: StepRule | str | None) -> StepRule:
+    """Return the server's step, or the one that has this name."""
     if step is None:
         return StepRule()
     if isinstance(step, str):

@@ -68,6 +68,7 @@ class LiveFederation:
         )
         self.policy.directory = MemberDirectory(self.messenger)
         self.files = RunFiles(options, engine, self.messenger.members, backend, self.policy)
+        self.files.check = self.messenger.check
         if isinstance(self.messenger, OverlappingMessenger):
             self.files.at_work = self.messenger.export
             if options.checkpoint_every == 1:

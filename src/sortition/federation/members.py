@@ -18,7 +18,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -28,12 +28,14 @@ from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_row
 from sortition.core.rounds import Population
 from sortition.core.signals import sketched
+from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile
 
 CHANGE = 10.0  # a client that comes back may have so many times as many examples as before, or so many times fewer
 WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
 Refresh = float | Literal["selection"]  # seconds that a fact stays true, or: asked before every selection
 Owner = Callable[[str], Hashable]
+Shape = tuple[int, ...]
 
 
 @dataclass
@@ -61,6 +63,21 @@ class Member:
     session: str | None = None
     misses: int = 0
     silent_until: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A session that has said who it is, with facts that can be true."""
+
+    session: str
+    profile: Profile
+    facts: dict[str, Array]
+    peer: Peer
+
+    @property
+    def name(self) -> str:
+        """Its stable name."""
+        return self.profile.name
 
 
 class Members:
@@ -117,34 +134,37 @@ class Members:
         return (*self.reads, *self.watched)
 
     def client_of(self, session: str) -> int | None:
-        """The client behind a session; None if it has not said who it is."""
+        """Return the client behind a session; None if it has not said who it is."""
         return self._id_of_session.get(session)
 
     def session_of(self, client: int) -> str:
-        """The session of a client that is present."""
+        """Return the session of a client that is present."""
         session = self.members[client].session
         if session is None:
             raise bad("client", "one that is online", self.members[client].name)
         return session
 
     def holder(self, name: str) -> str | None:
-        """The session that has this name, if one had it since the server started."""
+        """Return the session that has this name, if one had it since the server started."""
         client = self._id_of_name.get(name)
-        return None if client is None else self.members[client].session
+        if client is None:
+            return None
+        return self.members[client].session
 
     def unknown(self, online: Collection[str]) -> list[str]:
-        """Sessions that have not said who they are."""
+        """Return the sessions that have not said who they are."""
         strangers = [session for session in online if session not in self._id_of_session]
         return sorted(strangers, key=natural_order)
 
     def present(self, online: Collection[str]) -> Ids:
-        """The clients whose latest session is online, sorted, the silent ones too."""
+        """Return the clients whose latest session is online, sorted, the silent ones too."""
         sessions = set(online)
-        return np.array([k for k, member in enumerate(self.members) if member.session in sessions], np.int64)
+        clients = [client for client, member in enumerate(self.members) if member.session in sessions]
+        return np.array(clients, np.int64)
 
     def answering(self, clients: Ids) -> Ids:
-        """Those of these clients that did not fall silent."""
-        return clients[[self.members[k].silent_until is None for k in clients.tolist()]]
+        """Return those of these clients that did not fall silent."""
+        return clients[[self.members[client].silent_until is None for client in clients.tolist()]]
 
     # -- who comes -----------------------------------------------------------------------------------------------------
 
@@ -155,31 +175,31 @@ class Members:
         online: Collection[str] = (),
         now: float = 0.0,
     ) -> dict[str, str]:
-        """Enter sessions, or recognise clients that come back under a new one; who is refused, and why."""
-        proven = peers or {}
-        named = {
-            session: _named(session, profile, proven.get(session, Peer())) for session, profile in profiles.items()
-        }
-        rows: dict[str, dict[str, Array]] = {}
+        """Enter sessions, or recognise clients that come back under a new one; return who is refused, and why."""
+        candidates: list[_Candidate] = []
         refused: dict[str, str] = {}
-        for session, profile in named.items():
+        for session, profile in profiles.items():
+            peer = (peers or {}).get(session, Peer())
+            named_profile = _named(session, profile, peer)
             try:
-                rows[session] = self._checked_facts(profile)
+                facts = self._checked_facts(named_profile)
             except InputError as error:
                 refused[session] = str(error)
-        order = sorted(rows, key=lambda session: (natural_order(named[session].name), natural_order(session)))
-        usual = self._usual_shapes([rows[session] for session in order])
-        for session in order:
-            peer = proven.get(session, Peer())
-            reason = self._objection(session, named[session], rows[session], peer, usual, {*profiles, *online})
+                continue
+            candidates.append(_Candidate(session, named_profile, facts, peer))
+        candidates.sort(key=lambda candidate: (natural_order(candidate.name), natural_order(candidate.session)))
+        usual_shapes = self._usual_shapes([candidate.facts for candidate in candidates])
+        claimants = {*profiles, *online}
+        for candidate in candidates:
+            reason = _misshapen(candidate.facts, usual_shapes) or self._objection(candidate, claimants)
             if reason:
-                refused[session] = reason
+                refused[candidate.session] = reason
             else:
-                self._enter(session, named[session], rows[session], peer, now)
+                self._enter(candidate, now)
         return refused
 
     def _checked_facts(self, profile: Profile) -> dict[str, Array]:
-        """The facts as they are kept; refused if one is missing, cannot be true, or the client cannot answer."""
+        """Return the facts as they are kept; refuse a client that lacks one, lies, or cannot answer."""
         lacking = [name for name in self.signals if sketched(name)[0] not in profile.signals]
         if lacking:
             raise InputError(f"does not answer {', '.join(sorted(lacking))}, which {self.signals[lacking[0]]} needs")
@@ -188,76 +208,73 @@ class Members:
         return {fact: self._row(fact, profile.facts) for fact in (*self.wanted, *offered)}
 
     def _row(self, fact: str, facts: Mapping[str, Array]) -> Array:
-        """One client's row of a fact, as it is kept: in types that stack with those of all others."""
+        """Return one client's row of a fact, as it is kept: in types that stack with those of all others."""
         if fact not in facts:
             raise InputError(f"its facts lack {fact}")
         row = np.asarray(facts[fact])
         if row.dtype.kind == "b":  # such as whether a device is charging
             row = row.astype(np.int64)
         check_row(fact, row, "profile")
+        if row.dtype.kind == "f" and row.dtype.itemsize > 8:
+            return row.astype(np.float64)
         if row.dtype.kind == "f":
-            return row.astype(np.float64) if row.dtype.itemsize > 8 else row
+            return row
         if fact == "groups" and int(row) > np.iinfo(np.int64).max:
             raise bad("profile.groups", "below 2**63", int(row))
-        return row.astype(np.int64) if fact in WHOLE else row
+        if fact in WHOLE:
+            return row.astype(np.int64)
+        return row
 
-    def _usual_shapes(self, rows: list[dict[str, Array]]) -> dict[str, tuple[int, ...]]:
-        """The shape of every fact: that of those who are known, at first that of most."""
-        usual: dict[str, tuple[int, ...]] = {}
+    def _usual_shapes(self, rows: list[dict[str, Array]]) -> dict[str, Shape]:
+        """Return the shape of every fact: that of the members, at first that of most rows."""
+        usual_shapes: dict[str, Shape] = {}
         for fact in (*self.wanted, *self.optional):
-            of_members = [member.facts[fact].shape for member in self.members if fact in member.facts][:1]
-            shapes = of_members or [row[fact].shape for row in rows if fact in row]
+            shapes = [member.facts[fact].shape for member in self.members if fact in member.facts][:1]
+            if not shapes:
+                shapes = [row[fact].shape for row in rows if fact in row]
             if shapes:
-                usual[fact] = Counter(shapes).most_common(1)[0][0]
-        return usual
+                usual_shapes[fact] = Counter(shapes).most_common(1)[0][0]
+        return usual_shapes
 
-    def _objection(
-        self,
-        session: str,
-        profile: Profile,
-        facts: Mapping[str, Array],
-        peer: Peer,
-        usual: Mapping[str, tuple[int, ...]],
-        claimants: Collection[str],
-    ) -> str:
-        """Why a session cannot be the client that it says it is; empty if it can."""
-        for fact, row in facts.items():
-            if row.shape != usual[fact]:
-                return f"sends {fact} of shape {row.shape} in place of {usual[fact]}"
-        name = profile.name
+    def _objection(self, candidate: _Candidate, claimants: Collection[str]) -> str:
+        """Say why a session cannot be the client that it says it is; empty if it can."""
+        name = candidate.name
         holder = self.holder(name)
-        if holder not in (None, session) and holder in claimants and not peer.name:
+        if holder not in (None, candidate.session) and holder in claimants and not candidate.peer.name:
             return f"claims the name {name[:99]!r} of node {holder}, which is online"
         client = self._id_of_name.get(name)
         if client is None:
             return ""
         member = self.members[client]
-        if self.bind_keys and member.key and peer.key != member.key:
+        if self.bind_keys and member.key and candidate.peer.key != member.key:
             return f"claims the name {name[:99]!r}, which belongs to a node with another key"
         for fact in ("sizes", "label_counts"):
-            if fact in facts and fact in member.facts:
-                before = float(np.sum(member.facts[fact]))
-                now = float(np.sum(facts[fact]))
-                if not before / CHANGE <= now <= max(before, 1.0) * CHANGE:
-                    return f"comes back as {name[:99]!r} with {now:g} examples; it had {before:g}"
+            if fact in candidate.facts and fact in member.facts:
+                earlier_examples = float(np.sum(member.facts[fact]))
+                examples = float(np.sum(candidate.facts[fact]))
+                if not earlier_examples / CHANGE <= examples <= max(earlier_examples, 1.0) * CHANGE:
+                    return f"comes back as {name[:99]!r} with {examples:g} examples; it had {earlier_examples:g}"
         return ""
 
-    def _enter(self, session: str, profile: Profile, facts: dict[str, Array], peer: Peer, now: float) -> None:
-        client = self._id_of_name.get(profile.name)
+    def _enter(self, candidate: _Candidate, now: float) -> None:
+        """Make a session the current one of its client, who may be new."""
+        session = candidate.session
+        client = self._id_of_name.get(candidate.name)
         if client is None:
             client = len(self.members)
-            self._id_of_name[profile.name] = client
-            self.members.append(Member(profile.name))
+            self._id_of_name[candidate.name] = client
+            self.members.append(Member(candidate.name))
             self.changed = True
         member = self.members[client]
-        read = [fact for fact in facts if fact not in self.watched]
-        if any(fact not in member.facts or not np.array_equal(facts[fact], member.facts[fact]) for fact in read):
-            self.changed = True
-        member.facts = facts
-        member.heard = dict.fromkeys(facts, now)
-        member.tags = profile.tags
-        member.unsure = profile.unsure
-        member.key = member.key or peer.key
+        for fact, row in candidate.facts.items():
+            is_read = fact not in self.watched
+            if is_read and (fact not in member.facts or not np.array_equal(row, member.facts[fact])):
+                self.changed = True
+        member.facts = candidate.facts
+        member.heard = dict.fromkeys(candidate.facts, now)
+        member.tags = candidate.profile.tags
+        member.unsure = candidate.profile.unsure
+        member.key = member.key or candidate.peer.key
         if member.session is not None and member.session != session:
             self._id_of_session.pop(member.session, None)  # should it come back, it is asked who it is
             self.logger.warning("Client %s came back as node %s (it was %s).", member.name, session, member.session)
@@ -274,13 +291,13 @@ class Members:
         member.silent_until = self.selections + 1 + 2 ** (member.misses - 1)
 
     def trained(self, client: int) -> None:
-        """A client trained in time: it takes part, and its next silence is short."""
+        """Note that a client trained in time: it takes part, and its next silence is short."""
         member = self.members[client]
         member.misses = 0
         member.silent_until = None
 
     def to_ask_again(self, online: Collection[str]) -> list[int]:
-        """Silent clients that are online and whose pause is over."""
+        """Return the silent clients that are online and whose pause is over."""
         return [
             client
             for client, member in enumerate(self.members)
@@ -290,29 +307,31 @@ class Members:
     # -- facts ---------------------------------------------------------------------------------------------------------
 
     def outdated(self, clients: Ids, now: float) -> list[int]:
-        """Those of these clients of whom a fact for eligibility is too old."""
+        """Return those of these clients of whom a fact for eligibility is too old."""
         if not self.watched:
             return []
         return [client for client in clients.tolist() if self._is_outdated(self.members[client], now)]
 
     def _is_outdated(self, member: Member, now: float) -> bool:
-        for fact, age in self.watched.items():
-            heard = member.heard.get(fact, -np.inf)
-            if now > heard if age == "selection" else now - heard > age:
+        """Tell whether any fact for eligibility is older than it may be."""
+        for fact, longest_age in self.watched.items():
+            age = now - member.heard.get(fact, -np.inf)
+            if longest_age == "selection":
+                longest_age = 0.0
+            if age > longest_age:
                 return True
         return False
 
     def refresh(self, client: int, facts: Mapping[str, Array], now: float) -> str:
-        """Take fresh facts for eligibility; what is wrong with them, or nothing."""
+        """Take fresh facts for eligibility; return what is wrong with them, or nothing."""
         member = self.members[client]
         try:
             fresh = {fact: self._row(fact, facts) for fact in self.watched}
         except InputError as error:
             return str(error)
-        usual = self._usual_shapes([fresh])
-        for fact, row in fresh.items():
-            if row.shape != usual[fact]:
-                return f"sends {fact} of shape {row.shape} in place of {usual[fact]}"
+        fault = _misshapen(fresh, self._usual_shapes([fresh]))
+        if fault:
+            return fault
         member.facts = {**member.facts, **fresh}
         member.heard = {**member.heard, **dict.fromkeys(fresh, now)}
         return ""
@@ -326,6 +345,7 @@ class Members:
             member.facts = {fact: member.facts[fact] for fact in self.wanted}
 
     def _owner(self, name: str) -> Hashable:
+        """Return the owner of a client; None where nobody says who owns whom."""
         if self.owner_of is None:
             return None
         try:
@@ -336,34 +356,36 @@ class Members:
         return owner
 
     def population(self) -> Population:
-        """What the server knows of them."""
-        facts: dict[str, Any] = self.facts()
-        if self.owner_of is not None and "groups" not in facts:
+        """Return what the server knows of them."""
+        facts = self.facts()
+        groups = facts.pop("groups", None)
+        if self.owner_of is not None and groups is None:
             owners = [self._owner(member.name) for member in self.members]
             numbers = {owner: number for number, owner in enumerate(dict.fromkeys(owners))}
-            facts["groups"] = np.array([numbers[owner] for owner in owners], np.int64)
-        return Population(**facts, n_clients=len(self.members))
+            groups = np.array([numbers[owner] for owner in owners], np.int64)
+        return Population(groups=groups, n_clients=len(self.members), **facts)
 
     def owner_names(self) -> list[str]:
-        """The owners by their number in the population; nobody where no function says who owns whom."""
+        """Return the owners by their number in the population; nobody where no function says who owns whom."""
         if self.owner_of is None:
             return []
         return [str(owner) for owner in dict.fromkeys(self._owner(member.name) for member in self.members)]
 
     def facts(self) -> dict[str, Array]:
-        """(N, …) the facts that the selector reads, by name."""
+        """Return (N, …) the facts that the selector reads, by name."""
         return {fact: np.stack([member.facts[fact] for member in self.members]) for fact in self.reads}
 
     # -- a checkpoint --------------------------------------------------------------------------------------------------
 
-    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Facts, and names with their keys; sessions are not kept: clients are asked who they are."""
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return facts, and names with their keys; sessions are not kept: clients are asked who they are."""
         keys = {member.name: member.key for member in self.members if member.key}
         return self.facts(), {"names": self.names, "keys": keys}
 
-    def restore(self, facts: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+    def restore(self, facts: Mapping[str, Array], header: StoredTable) -> None:
         """Take over what :meth:`export` gave; of sessions nothing is known."""
-        names, keys = header["names"], header.get("keys") or {}
+        names = header["names"]
+        keys = header.get("keys") or {}
         if not _are_texts(names):
             raise ValueError("names are not a list of texts")
         if len(set(names)) < len(names):
@@ -372,7 +394,7 @@ class Members:
             raise ValueError("keys do not belong to names")
         self.reads += tuple(fact for fact in self.optional if fact in facts)
         self.optional = ()
-        Population(**{fact: facts[fact] for fact in self.reads}, n_clients=len(names))
+        Population(n_clients=len(names), **{fact: facts[fact] for fact in self.reads})  # refuses what cannot be true
         self.members = [
             Member(name, {fact: facts[fact][row] for fact in self.reads}, key=keys.get(name, ""))
             for row, name in enumerate(names)
@@ -382,12 +404,22 @@ class Members:
 
 
 def _named(session: str, profile: Profile, peer: Peer) -> Profile:
-    """The profile under its stable name: one that is proven, else claimed, else of its key, else of its session."""
+    """Return the profile under its stable name: one that is proven, else claimed, else of its key or its session."""
     if peer.name:
         return replace(profile, name=peer.name)
     if profile.name:
         return profile
-    return replace(profile, name=f"key-{peer.key[:16]}" if peer.key else f"node-{session}")
+    if peer.key:
+        return replace(profile, name=f"key-{peer.key[:16]}")
+    return replace(profile, name=f"node-{session}")
+
+
+def _misshapen(facts: Mapping[str, Array], usual_shapes: Mapping[str, Shape]) -> str:
+    """Name the first fact of another shape than usual; empty if there is none."""
+    for fact, row in facts.items():
+        if row.shape != usual_shapes[fact]:
+            return f"sends {fact} of shape {row.shape} in place of {usual_shapes[fact]}"
+    return ""
 
 
 def _are_texts(words: object) -> bool:

@@ -106,7 +106,7 @@ class Reply:
     outcome: Literal["ok", "failed", "lost"] = "ok"
     reason: str = ""
     profile: Profile = field(default_factory=Profile)
-    rows: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, Any] = field(default_factory=dict)  # as they came: the guards screen them
     model: Model | None = None
     fault: str = ""
     unreported: str = ""
@@ -117,7 +117,7 @@ class Transport(Protocol):
     """Moves messages. Nothing here waits, but for ``poll``, and nothing decides."""
 
     def online(self) -> Mapping[str, Peer]:
-        """Who can be reached now, by session; a client that restarts comes with another session."""
+        """Return who can be reached now, by session; a client that restarts comes with another session."""
         ...
 
     def post(self, asks: Sequence[Ask]) -> Sequence[Handle | None]:
@@ -125,7 +125,11 @@ class Transport(Protocol):
         ...
 
     def poll(self, wait: float) -> Sequence[Reply]:
-        """All that has come since the last call, late replies too; wait at most so many seconds for the first one."""
+        """Return all that has come since the last call, late replies too; wait at most so many seconds for the first.
+
+        A message without a deadline (``Ask.seconds`` is infinite) whose reply can no longer come is reported as
+        ``lost``: nobody else can know that.
+        """
         ...
 
     def cancel(self, handles: Collection[Handle]) -> Collection[Handle]:

@@ -2,8 +2,8 @@
 
 Every message that was sent and not answered is remembered until it expires. Its client is busy: it is neither asked nor
 chosen. One deadline bounds a round, its questions included, and who misses it is left out for a while (see
-:mod:`~sortition.federation.members`). Who they are, clients are asked beside training; only before the first round that
-is waited for, so that ids are the same on every run.
+:mod:`~sortition.federation.members`). Clients are asked who they are beside training. Only before the first round are
+these answers waited for, so that ids are the same on every run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
@@ -25,16 +25,16 @@ from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure
 from sortition.core.rounds import Cohort, Population
 from sortition.core.selector import Needs
-from sortition.core.signals import UPDATE, ModelSize, Signal, sketched
+from sortition.core.signals import UPDATE, ModelSize, sketched
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals
 from sortition.federation.engine import Engine, Step
 from sortition.federation.members import Members
-from sortition.federation.messages import NOBODY, Ask, Handle, Peer, Profile, Reply, Transport
+from sortition.federation.messages import NOBODY, Ask, Handle, Kind, Peer, Profile, Reply, Transport
 from sortition.federation.options import Options
 from sortition.federation.pace import first_come
 from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
-from sortition.federation.screening import ModelCheck, moved, not_finite, reported_rows
+from sortition.federation.screening import Judge, ModelCheck, moved, not_finite, reported_rows
 
 FIRST_LOOK = 0.02  # seconds between the first two looks for replies; later ones are further apart
 LONGEST_LOOK = 0.5  # seconds between two looks for replies
@@ -42,7 +42,7 @@ LONGEST_RECHECK = 10.0  # seconds between two looks for somebody who is idle and
 LONGEST_PAUSE = 3600.0  # seconds between two questions to a stranger that was silent or refused
 PRESENT = 100_000  # members up to which a record says who was there
 LONGEST_REASON = 500  # characters of what a client says went wrong, in records
-SAY = 30.0  # seconds between two lines of the log while clients are waited for
+LOG_EVERY = 30.0  # seconds between two lines of the log while clients are waited for
 REMEMBERED_LAPSED = 10_000  # trainings that missed their deadline whose clients are still known by the handle
 
 
@@ -69,7 +69,7 @@ class Training:
         replies: what came back, by client.
         seconds: when it came, since the dispatch.
         countable: how many of the replies can fill a place, as far as each shows by itself.
-        over: whether the round is closed: what comes now is late.
+        is_over: whether the round is closed: what comes now is late.
     """
 
     asks: dict[int, Ask] = field(default_factory=dict)
@@ -78,7 +78,15 @@ class Training:
     replies: dict[int, Reply] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     countable: int = 0
-    over: bool = False
+    is_over: bool = False
+
+
+@dataclass(frozen=True)
+class _Appointment:
+    """When a stranger is asked next, and how long the pause after that is."""
+
+    time_to_ask: float
+    next_pause: float
 
 
 class Messenger:
@@ -110,13 +118,15 @@ class Messenger:
         self.transport = transport
         self.engine = engine
         self.options = options
-        self.policy = PolicyKeeper(()) if policy is None else policy
+        self.policy = policy or PolicyKeeper(())
         self.check = check or ModelCheck(options.guards)
         self.logger = logger or logging.getLogger("sortition")
         self.clock = clock
         self.stopping = stopping
         self.needs: Needs = options.selector.needs  # as the registrar resolved it, once there is one
-        kept_facts = () if options.arrangement is None else options.arrangement.kept_facts
+        kept_facts: tuple[str, ...] = ()
+        if options.arrangement is not None:
+            kept_facts = options.arrangement.kept_facts
         self.members = Members(
             (*self.needs.reads, *kept_facts),
             tuple(fact for fact in self.needs.optional if fact not in kept_facts),
@@ -126,7 +136,7 @@ class Messenger:
             bind_keys=options.bind_names,
             logger=self.logger,
         )
-        self.begun = False  # whether everybody who was online has said who it is, once
+        self.begun = False  # whether all who were online before the first round have said who they are
         self.moved = False  # whether any round has moved the model
         self.tried = False  # whether it is known that clients can report what the method wants
         self.training = Training()
@@ -139,30 +149,30 @@ class Messenger:
         self._pending: dict[Handle, Pending] = {}
         self._answered: set[Handle] = set()  # of this round, so that a second answer is known as one
         self._inbox: dict[Handle, Reply] = {}
-        self._wanted: set[Handle] = set()  # questions that are waited for now
+        self._awaited: set[Handle] = set()  # questions that are waited for now
         self._late: set[int] = set()
         self._lapsed: dict[Handle, int] = {}  # trainings that missed their deadline → client, the oldest first
         self._faults: dict[int, str] = {}
         self._models: dict[int, Model] = {}
         self._shortened: dict[int, Model] = {}  # the same, none further from the model than the guards allow
-        self._heard: set[str] = set()  # signals that somebody answered
+        self._answered_signals: set[str] = set()  # that somebody answered
         self._profiles: dict[str, Profile] = {}  # answers that are not entered yet
         self._peers: Mapping[str, Peer] = {}
-        self._later: dict[str, tuple[float, float]] = {}  # stranger → when to ask it next, and the pause after that
-        self._behind: dict[str, str] = {}  # session → the one that has its name, while that is online
+        self._appointments: dict[str, _Appointment] = {}  # of strangers that were silent or refused, by session
+        self._name_holders: dict[str, str] = {}  # session → the one that has its name, while that is online
 
     def elapsed(self) -> float:
-        """Seconds since the start, of before a restart too."""
+        """Return the seconds since the start, those before a restart included."""
         return self.clock() - self._started
 
     def go_on_from(self, seconds: float) -> None:
-        """Count the seconds since the start from here: the federation had run for so long before its server stopped."""
+        """Count on from so many seconds, for which the federation had run before its server stopped."""
         self._started = self.clock() - seconds
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def available(self) -> Ids:
-        """Who can be chosen now: members that are online, idle, answering and eligible."""
+        """Return who can be chosen now: members that are online, idle, answering and eligible."""
         self.members.selections += 1
         self._answered.clear()
         self._late.clear()
@@ -178,7 +188,7 @@ class Messenger:
         return self.policy.with_excluded(self.candidates)
 
     def _wait_for_candidates(self) -> Ids:
-        """Wait until somebody who is online is idle and eligible too; nobody, if ``patience`` runs out before."""
+        """Wait until somebody who is online is idle and eligible too; return nobody if ``patience`` runs out before."""
         began = self.clock()
         next_line = began
         pause = FIRST_LOOK
@@ -190,17 +200,21 @@ class Messenger:
                 self._say_nobody_is_eligible(candidates)
                 return candidates
             if self.clock() >= next_line:
+                reasons = ""
+                if self.policy.excluded:
+                    reasons = f": {self.policy.said()}"
                 self.logger.info(
-                    "Waiting: of %d clients online %d are busy, the others not eligible%s",
+                    "Waiting: of %d clients online, %d are busy, and the others are not eligible%s",
                     present.size,
                     self.busy,
-                    f": {self.policy.said()}" if self.policy.excluded else "",
+                    reasons,
                 )
-                next_line = self.clock() + SAY
+                next_line = self.clock() + LOG_EVERY
             self._receive(min(pause, max(self.options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_RECHECK)
 
     def _say_nobody_is_eligible(self, candidates: Ids) -> None:
+        """Log that a round is skipped since a policy leaves nobody eligible."""
         if not candidates.size and self.policy.excluded:
             self.logger.warning(
                 "Round %d is skipped: the policy leaves nobody eligible; left out are %s",
@@ -209,12 +223,13 @@ class Messenger:
             )
 
     def _idle_and_eligible(self, present: Ids) -> Ids:
+        """Return those of these clients that can be chosen, and count who is busy."""
         idle = self._idle(present)
         self.busy = int(present.size - idle.size)
         return self.policy.admit(idle, self._with_fresh_facts)
 
     def _with_fresh_facts(self, clients: Ids) -> Eligible:
-        """Those of these clients that say what is asked and that the operator calls eligible, with their facts."""
+        """Return those of these clients that give their facts and that the operator calls eligible."""
         with_fresh_facts = self._refreshed(clients)
         eligible = [client for client in with_fresh_facts.tolist() if self._is_eligible(client)]
         facts = {
@@ -228,61 +243,68 @@ class Messenger:
         return self.options.is_eligible(member.name, member.tags, member.facts)
 
     def busy_sessions(self) -> set[str]:
-        """Sessions that are still at work on a question or a training."""
+        """Return the sessions that are still at work on a question or a training."""
         self._forget_expired()
         return {pending.ask.session for pending in self._pending.values() if not _is_enrolment(pending.ask)}
 
     def _idle(self, present: Ids) -> Ids:
+        """Return those of these clients that have no open message."""
         at_work = self.busy_sessions()
         return present[[self.members[client].session not in at_work for client in present.tolist()]]
 
     def wait_for_clients(self) -> Ids:
-        """Wait until enough clients are online, and one of them answers; nobody, if ``patience`` runs out before.
+        """Wait until enough clients are online, and one of them answers; return nobody if ``patience`` runs out before.
 
         While all members are silent, every look counts as a selection: they are asked again, and no round is spent.
         A federation that has not begun, and whose first client was never met, is waited for without end.
         """
         options = self.options
-        least = options.least_online if self.begun else max(options.wait_for, options.least_online)
-        began = said = self.clock()
+        least_online = options.least_online
+        if not self.begun:
+            least_online = max(options.wait_for, options.least_online)
+        began = self.clock()
+        next_line = began
         pause = FIRST_LOOK
         while True:
             if self.stopping():
                 raise StoppedError
             online = self._look_around()
-            enough = len(online) >= least
-            everybody_said = self.begun or not self._asking()
+            enough = len(online) >= least_online
+            nobody_is_asked = self.begun or not self._open_enrolments()
             somebody_met = len(self.members) > 0 or len(self._profiles) > 0
             out_of_patience = somebody_met and self.clock() - began >= options.patience
-            if (enough and everybody_said) or out_of_patience:
-                present = self._entered(online, least)
+            if (enough and nobody_is_asked) or out_of_patience:
+                present = self._entered(online, least_online)
                 if present.size or out_of_patience:
                     self.begun = True
                     return present
-            if self.clock() >= said:
-                self.logger.info("Waiting for clients: %d nodes online (at least %d wanted)", len(online), least)
-                said = self.clock() + SAY
+            if self.clock() >= next_line:
+                self.logger.info("Waiting for clients: %d nodes are online, %d are needed", len(online), least_online)
+                next_line = self.clock() + LOG_EVERY
             self._receive(min(pause, max(options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_LOOK)
 
-    def _entered(self, online: Mapping[str, Peer], least: int) -> Ids:
-        """Enter those who have said who they are; the members that answer, if enough clients are online."""
+    def _entered(self, online: Mapping[str, Peer], least_online: int) -> Ids:
+        """Enter those who have said who they are; return the members that answer, if enough clients are online."""
         self._enter(online)
-        enough = len(online) >= least
+        enough = len(online) >= least_online
         if not (enough or self.begun):
             patience = self.options.patience
             raise InputError(
-                f"{least} clients must be online before the first round; got {len(online)} in {patience:g} s. "
+                f"{least_online} clients must be online before the first round; got {len(online)} in {patience:g} s. "
                 "Lower wait_for, or raise patience."
             )
-        present = self.members.answering(self.members.present(online if enough else []))
+        present = np.empty(0, np.int64)
+        if enough:
+            present = self.members.answering(self.members.present(online))
         if len(self.members) and not present.size:
             self.members.selections += 1  # those whose pause is over are asked again, and no round is spent
         return present
 
     def _look_around(self) -> Mapping[str, Peer]:
-        """Who is online; strangers and those whose silence is over are asked who they are."""
-        online = self._peers = self.transport.online()
+        """Return who is online; ask strangers, and those whose silence is over, who they are."""
+        online = self.transport.online()
+        self._peers = online
         self._receive(0.0)
         self._ask_who(online)
         self._receive(0.0)
@@ -290,24 +312,23 @@ class Messenger:
 
     # -- who is who ----------------------------------------------------------------------------------------------------
 
-    def _asking(self) -> list[Pending]:
+    def _open_enrolments(self) -> list[Pending]:
+        """Return the questions who somebody is that are not answered yet."""
         return [pending for pending in self._pending.values() if _is_enrolment(pending.ask)]
 
     def _ask_who(self, online: Mapping[str, Peer]) -> None:
         """Ask who they are; the answers are taken when they come."""
         self._forget_who_left(online)
-        now = self.clock()
-        under_way = {pending.ask.session for pending in self._asking()}
-        strangers = [session for session in self.members.unknown(online) if session not in self._behind]
-        due = [session for session in strangers if self._later.get(session, (0.0, 0.0))[0] <= now]
+        strangers = [session for session in self.members.unknown(online) if session not in self._name_holders]
+        due = [session for session in strangers if self._is_due(session)]
         returning = [self.members.session_of(client) for client in self.members.to_ask_again(online)]
-        answering = under_way | self._profiles.keys()
+        answering = {pending.ask.session for pending in self._open_enrolments()} | self._profiles.keys()
         sessions = [session for session in due + returning if session not in answering]
         self._post(
             [
                 Ask(
-                    "profile",
-                    session,
+                    kind="profile",
+                    session=session,
                     round=self.members.selections - 1,
                     seconds=self.options.profile_timeout,
                     facts=self.members.wanted,
@@ -317,19 +338,24 @@ class Messenger:
             ]
         )
 
+    def _is_due(self, session: str) -> bool:
+        """Tell whether a stranger may be asked now."""
+        appointment = self._appointments.get(session)
+        return appointment is None or appointment.time_to_ask <= self.clock()
+
     def _forget_who_left(self, online: Mapping[str, Peer]) -> None:
         """Keep pauses and claims on names of sessions that are online, so that neither grows without end."""
-        now = self.clock()
-        self._later = {
-            session: (time_to_ask, pause)
-            for session, (time_to_ask, pause) in self._later.items()
-            if session in online or time_to_ask > now
+        self._appointments = {
+            session: appointment
+            for session, appointment in self._appointments.items()
+            if session in online or not self._is_due(session)
         }
-        self._behind = {
-            session: holder for session, holder in self._behind.items() if session in online and holder in online
+        self._name_holders = {
+            session: holder for session, holder in self._name_holders.items() if session in online and holder in online
         }
 
     def _take_profile(self, ask: Ask, reply: Reply) -> None:
+        """Take the answer of a client that was asked who it is."""
         client = self.members.client_of(ask.session)
         if reply.outcome == "ok":
             self._profiles[ask.session] = reply.profile
@@ -341,6 +367,7 @@ class Messenger:
             self._refuse({ask.session: f"does not say who it is ({reply.reason.strip()})"})
 
     def _missed_profile(self, ask: Ask) -> None:
+        """Leave out, for a while, a client that did not say who it is."""
         client = self.members.client_of(ask.session)
         if client is not None:
             self.members.fell_silent(client)
@@ -351,30 +378,30 @@ class Messenger:
 
     def _enter(self, online: Mapping[str, Peer]) -> None:
         """Enter those who have said who they are, if they can take part."""
-        profiles = {session: said for session, said in self._profiles.items() if session in online}
+        profiles = {session: profile for session, profile in self._profiles.items() if session in online}
         self._profiles = {}  # who has left by now is asked anew: what the transport proves of it is not known
-        nameless = sum(not (profile.name or online.get(s, Peer()).name) for s, profile in profiles.items())
-        if nameless:
+        n_nameless = sum(not (profile.name or online[session].name) for session, profile in profiles.items())
+        if n_nameless:
             self.logger.warning(
                 "%d clients have no stable name; without authentication they become new clients when they restart. "
                 "Let them give one (Flower: --node-config 'name=\"…\"' or partition-id=…).",
-                nameless,
+                n_nameless,
             )
         refused = self.members.meet(profiles, online, online, now=self.clock())
         for session in refused:
             holder = self.members.holder(profiles[session].name)
             if holder is not None and holder in online and holder != session:
-                self._behind[session] = holder
+                self._name_holders[session] = holder
         self._refuse(refused)
 
     def _refuse(self, refused: Mapping[str, str]) -> None:
         """Log who cannot take part; that nobody can is a mistake of the clients' program, said at once."""
         for session, reason in refused.items():
             self.logger.warning("Node %s cannot take part: %s", self._called(session), reason)
-            if session not in self._behind:
+            if session not in self._name_holders:
                 self._postpone(session)
-        nobody_else = not (len(self.members) or self._asking() or self._profiles)
-        if refused and nobody_else and self._peers.keys() <= self._later.keys():
+        nobody_else = not (len(self.members) or self._open_enrolments() or self._profiles)
+        if refused and nobody_else and self._peers.keys() <= self._appointments.keys():
             session, reason = next(iter(refused.items()))
             raise InputError(
                 f"No node can take part; node {self._called(session)}: {reason.rstrip('.')}. "
@@ -382,23 +409,27 @@ class Messenger:
             )
 
     def _called(self, session: str) -> str:
-        """What a session is called in a message."""
+        """Return what a session is called in a message."""
         return self._peers.get(session, Peer()).name or session
 
     def _postpone(self, session: str) -> None:
         """Ask a stranger after a pause, which doubles every time."""
-        pause = self._later.get(session, (0.0, self.options.profile_timeout))[1]
-        self._later[session] = (self.clock() + pause, min(2 * pause, LONGEST_PAUSE))
+        pause = self.options.profile_timeout
+        if session in self._appointments:
+            pause = self._appointments[session].next_pause
+        self._appointments[session] = _Appointment(
+            time_to_ask=self.clock() + pause, next_pause=min(2 * pause, LONGEST_PAUSE)
+        )
 
     def _refreshed(self, clients: Ids) -> Ids:
-        """These clients, with facts for eligibility that are true now; without those who did not say."""
+        """Bring the facts for eligibility up to date; return these clients without those who did not say."""
         outdated = self.members.outdated(clients, self.clock())
         if not outdated:
             return clients
         asks = [
             Ask(
-                "profile",
-                self.members.session_of(client),
+                kind="profile",
+                session=self.members.session_of(client),
                 client=client,
                 round=self.members.selections - 1,
                 seconds=self.options.answer_timeout,
@@ -406,41 +437,43 @@ class Messenger:
             )
             for client in outdated
         ]
-        unknown = set(outdated)
+        without_facts = set(outdated)
         for client, reply in self._exchange(asks, self.options.answer_timeout, "facts").items():
             reason = reply.reason or self.members.refresh(client, reply.profile.facts, self.clock())
             if reply.outcome == "ok" and not reason:
-                unknown.discard(client)
+                without_facts.discard(client)
             else:
                 self.logger.warning("Facts of client %s cannot be used: %s", self.members[client].name, reason)
-        return clients[[client not in unknown for client in clients.tolist()]]
+        return clients[[client not in without_facts for client in clients.tolist()]]
 
     def _try_reports(self) -> None:
         """Find out before the first round is paid for whether the clients' training gives what the method wants.
 
         Where only a training shows that, one client trains on trial, and nothing of it is kept.
         """
-        wanted = {signal.name: signal for signal in self.needs.reports}
         if self.tried or not self.candidates.size:
             return
-        member = self.members[int(self.candidates[0])]
-        unsure = [name for name in wanted if sketched(name)[0] in member.unsure]
+        client = int(self.candidates[0])
+        member = self.members[client]
+        names = dict.fromkeys(signal.name for signal in self.needs.reports)
+        unsure = [name for name in names if sketched(name)[0] in member.unsure]
         if not unsure:
             self.tried = True
             return
-        self._ends = self.clock() + self.options.pace.deadline
+        seconds = self.options.pace.deadline
+        self._ends = self.clock() + seconds
         ask = Ask(
-            "query",
-            self.members.session_of(int(self.candidates[0])),
-            client=int(self.candidates[0]),
+            kind="query",
+            session=self.members.session_of(client),
+            client=client,
+            seconds=seconds,
             model=self.engine.model,
             purpose="rehearsal",
             trains=True,
         )
         self.policy.claim(self.candidates[:1])
         for name in unsure:
-            trial = replace(ask, signals=(name,), seconds=self.options.pace.deadline)
-            reply = self._exchange([trial], self.options.pace.deadline, name).get(ask.client)
+            reply = self._exchange([replace(ask, signals=(name,))], seconds, name).get(client)
             if reply is None:
                 return  # nothing is learnt from silence: another client is tried before the next round
             if reply.outcome == "failed":
@@ -454,7 +487,7 @@ class Messenger:
     # -- what the driver asks for --------------------------------------------------------------------------------------
 
     def population(self) -> Population | None:
-        """What is known of the clients, if it has changed."""
+        """Return what is known of the clients, if it has changed."""
         if not self.members.changed:
             return None
         self.members.changed = False
@@ -469,34 +502,28 @@ class Messenger:
         signals = [signal for signal in (*self.needs.asks, *self.needs.reports) if signal.width in ("classes", "head")]
         if not signals or size.classes is not None or size.parameters is None:
             return
-        shapes = {name: value.shape for name, value in self.engine.model.items()}
-        name, shape = list(shapes.items())[-1]
+        name, array = list(self.engine.model.items())[-1]
         raise InputError(
             f"{type(self.options.selector).__name__} looks at the output layer ({signals[0].name}), which has a row "
-            f"per class; the model ends in {name!r} of shape {shape}, which is none. Choose a method that reads facts, "
-            "losses or whole updates."
+            f"per class; the model ends in {name!r} of shape {array.shape}, which is none. Choose a method that reads "
+            "facts, losses or whole updates."
         )
 
     def model_size(self) -> ModelSize:
-        """How long the vectors are that belong to the model."""
+        """Return how long the vectors are that belong to the model."""
         return model_size(self.engine.model)
 
     def ask(self, turn: Turn, question: Measure) -> Answers:
-        """The rows that came back, by client; silence makes a shorter reading."""
-        model, purpose = self.engine.model, "train"
-        if question.after is not None:
-            model, purpose = self._rehearsed(turn, question.after, model), "rehearsal"
+        """Ask clients and return the rows that came back, by client; silence makes a shorter reading."""
         signal = question.signal
-        asks = self._asks_to(
-            question.ids,
-            kind="query",
-            round=turn.index,
-            model=model,
-            signals=(signal.name,),
-            purpose=purpose,
-            trains=signal.of == "training",
-            payload=dict(signal.payload),
-        )
+        model = self.engine.model
+        purpose: Literal["train", "rehearsal"] = "train"
+        if question.after is not None:
+            model = self._rehearsed(turn, question.after, model)
+            purpose = "rehearsal"
+        asks = self._asks_to(question.ids, kind="query", round=turn.index, model=model, signals=(signal.name,))
+        trains = signal.of == "training"
+        asks = [replace(ask, purpose=purpose, trains=trains, payload=dict(signal.payload)) for ask in asks]
         replies = self._asked(asks, signal.name)
         return {
             client: reply.rows[signal.name]
@@ -505,50 +532,47 @@ class Messenger:
         }
 
     def _rehearsed(self, turn: Turn, cohort: Cohort, model: Model) -> Model:
-        """w + Σ a_k Δ_k of a training that leaves no trace."""
-        asks = self._asks_to(
-            cohort.ids, kind="rehearse", round=turn.index, model=model, purpose="rehearsal", trains=True
-        )
+        """Return w + Σ a_k Δ_k of a training that leaves no trace."""
+        asks = self._asks_to(cohort.ids, kind="rehearse", round=turn.index, model=model)
+        asks = [replace(ask, purpose="rehearsal", trains=True) for ask in asks]
         replies = self._asked(asks, "rehearsal")
-        sent = {client: reply.model or {} for client, reply in replies.items() if reply.outcome == "ok"}
-        models, _ = self.check.judge(sent, model)
-        done = cohort.ids[[client in models for client in cohort.ids.tolist()]]
-        if not done.size:
+        received = {client: reply.model or {} for client, reply in replies.items() if reply.outcome == "ok"}
+        models, _ = self.check.judge(received, model)
+        trained = cohort.ids[[client in models for client in cohort.ids.tolist()]]
+        if not trained.size:
             return model
-        weights, _ = cohort.weights_of(done)
-        return {**model, **moved(model, models, done, weights)}
+        weights, _ = cohort.weights_of(trained)
+        return {**model, **moved(model, models, trained, weights)}
 
-    def _asked(self, asks: Sequence[Ask], what: str) -> dict[int, Reply]:
-        """Ask within the round's seconds for questions; who cannot answer is logged."""
-        left = max(self._questions_end - self.clock(), 0.0)
-        seconds = min(self.options.answer_timeout, left)
-        replies = self._exchange([replace(ask, seconds=seconds) for ask in asks], seconds, what)
+    def _asked(self, asks: Sequence[Ask], subject: str) -> dict[int, Reply]:
+        """Ask within the round's seconds for questions; log who cannot answer."""
+        seconds_left = max(self._questions_end - self.clock(), 0.0)
+        seconds = min(self.options.answer_timeout, seconds_left)
+        replies = self._exchange([replace(ask, seconds=seconds) for ask in asks], seconds, subject)
         failed = {client: reply.reason for client, reply in replies.items() if reply.outcome == "failed"}
         for client, reason in failed.items():
-            self.logger.warning("Client %s failed to answer %s: %s", self.members[client].name, what, reason.strip())
+            self.logger.warning("Client %s failed to answer %s: %s", self.members[client].name, subject, reason.strip())
         if any(reply.outcome == "ok" for reply in replies.values()):
-            self._heard.add(what)
-        if asks and len(failed) == len(asks) and what not in self._heard and not self.moved:
+            self._answered_signals.add(subject)
+        was_ever_answered = subject in self._answered_signals or self.moved
+        if asks and len(failed) == len(asks) and not was_ever_answered:
             reason = next(iter(failed.values())).strip()
-            raise InputError(f"None of the {len(asks)} clients asked can answer {what!r}: {reason}")
+            raise InputError(f"None of the {len(asks)} clients asked can answer {subject!r}: {reason}")
         return replies
 
     # -- training ------------------------------------------------------------------------------------------------------
 
     def orders(self, turn: Turn, cohort: Cohort) -> dict[int, Ask]:
-        """What each member of the cohort is to do."""
-        reports = tuple(signal.name for signal in self.needs.reports if signal != UPDATE)
+        """Return what each member of the cohort is to do."""
         seconds = max(self._ends - self.clock(), 0.0)
         asks = self._asks_to(
-            cohort.ids,
-            kind="train",
-            round=turn.index,
-            seconds=seconds,
-            model=self.engine.model,
-            signals=reports,
-            trains=True,
+            cohort.ids, kind="train", round=turn.index, model=self.engine.model, signals=self._reported_signals()
         )
-        return {ask.client: ask for ask in asks}
+        return {ask.client: replace(ask, seconds=seconds, trains=True) for ask in asks}
+
+    def _reported_signals(self) -> tuple[str, ...]:
+        """Return the signals that clients report beside their trained model."""
+        return tuple(signal.name for signal in self.needs.reports if signal != UPDATE)
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Send every member its work."""
@@ -557,40 +581,51 @@ class Messenger:
 
     def dispatched_by_others(self, turn: Turn, cohort: Cohort) -> None:
         """Note a training whose messages somebody else sent, and whose replies will be handed over."""
-        self.training = Training(self.orders(turn, cohort), began=self.clock(), over=True)
+        self.training = Training(self.orders(turn, cohort), began=self.clock(), is_over=True)
 
     def wait_for_training(self, cohort: Cohort) -> None:
-        """Wait until the round is over: enough have answered, everybody has, or its deadline has come."""
+        """Wait until the round is over: enough have answered, everybody has, or its deadline has come.
+
+        A round without a deadline is also over when the federation is to stop.
+        """
         training = self.training
         target = self.options.pace.target(cohort)
         pause = FIRST_LOOK
-        while not training.over:
+        while not training.is_over:
             self._receive(0.0)
             self._sort_into(training)
-            left = self._ends - self.clock()
-            if len(training.replies) == len(training.handles) or training.countable >= target or left <= 0:
-                training.over = True
+            seconds_left = self._seconds_until(self._ends)
+            everybody_answered = len(training.replies) == len(training.handles)
+            if everybody_answered or training.countable >= target or seconds_left <= 0:
+                training.is_over = True
                 break
-            self._receive(min(pause, left))
+            self._receive(min(pause, seconds_left))
             pause = min(pause * 1.5, LONGEST_LOOK)
         unneeded = [handle for client, handle in training.handles.items() if client not in training.replies]
         for handle in self.transport.cancel(unneeded):
             self._pending.pop(handle, None)
 
+    def _seconds_until(self, end: float) -> float:
+        """Return how long to wait until this moment; not at all for one that never comes, if the federation stops."""
+        if end == np.inf and self.stopping():
+            return 0.0
+        return end - self.clock()
+
     def _sort_into(self, training: Training) -> None:
-        now = self.clock()  # what came in one look came at one moment: ties go by id
+        """Hand a training the replies that have come."""
+        seconds = self.clock() - training.began  # what came in one look came at one moment: ties go by id
         for client, handle in training.handles.items():
             if handle in self._inbox:
                 reply = self._inbox.pop(handle)
                 training.replies[client] = reply
-                training.seconds[client] = now - training.began
+                training.seconds[client] = seconds
                 training.countable += self._can_count(reply)
 
     def hand_over(self, replies: Iterable[tuple[int | None, Reply]]) -> None:
         """Take the replies of a training that somebody else collected: a client, or None for a message of nobody."""
         training = self.training
         training.replies = {}
-        training.over = True
+        training.is_over = True
         for client, reply in replies:
             if client is None or client not in training.asks:
                 self.counted["late"] += 1
@@ -601,22 +636,27 @@ class Messenger:
                 training.seconds.setdefault(client, 0.0)
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
-        """Whose update can be used, of those who answered first."""
+        """Wait until the round is over; return whose update can be used, of those who answered first."""
         self.wait_for_training(cohort)
         replies = {client: self.training.replies[client] for client in self._who_answered(cohort)}
-        sent = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
-        sound, faults = self.check.judge(sent, self.engine.model, turn)
-        faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
-        faults |= self.engine.objections({client: replies[client] for client in sound})
-        self._faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
-        used = self.used(cohort)
-        self._models = {client: sound[client] for client in used.tolist()}
+        sound_models = self._screened(replies, turn)
+        ids = self.used(cohort)
+        self._models = {client: sound_models[client] for client in ids.tolist()}
         self._shortened = self.check.shortened(self._models, self.engine.model)
         self._log_training(cohort)
-        return Arrivals(used, self._faults)
+        return Arrivals(ids, self._faults)
+
+    def _screened(self, replies: Mapping[int, Reply], judge: Judge | None) -> dict[int, Model]:
+        """Return the models that can be used, by client; note what is wrong with the others."""
+        received = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
+        sound_models, faults = self.check.judge(received, self.engine.model, judge)
+        faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
+        faults |= self.engine.objections({client: replies[client] for client in sound_models})
+        self._faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
+        return sound_models
 
     def _can_count(self, reply: Reply) -> bool:
-        """Whether an answer by itself can fill a place; the guards compare answers when all are there."""
+        """Tell whether an answer by itself can fill a place; the guards compare answers when all are there."""
         if reply.outcome != "ok" or reply.fault:
             return False
         rule = self.options.pace.rule
@@ -628,34 +668,36 @@ class Messenger:
         return not (self.check.fault(arrays, model) or not_finite(arrays, model))
 
     def _who_answered(self, cohort: Cohort) -> list[int]:
+        """Return the members whose training succeeded, in the cohort's order."""
         replies = self.training.replies
         return [client for client in cohort.ids.tolist() if client in replies and replies[client].outcome == "ok"]
 
     def used(self, cohort: Cohort) -> Ids:
-        """The members whose answers count: at most as many as the round is meant to use, first come by the clock.
+        """Return the members whose answers count: at most as many as the round is meant to use, the first by the clock.
 
         Answers that are unsound take no place.
         """
         seconds = np.full(cohort.ids.size, np.inf)
-        answered = set(self._who_answered(cohort)) - self._faults.keys()
+        sound = set(self._who_answered(cohort)) - self._faults.keys()
         for row, client in enumerate(cohort.ids.tolist()):
-            if client in answered:
+            if client in sound:
                 seconds[row] = self.training.seconds[client]
         counts = first_come(cohort.ids, seconds, target=self.options.pace.target(cohort), deadline=np.inf)
         return cohort.ids[counts]
 
-    def reports(self, done: Ids) -> Mapping[str, Answers]:
-        """What these members reported with their models."""
-        reports: tuple[Signal, ...] = self.needs.reports
-        return reported_rows(reports, self.training.replies, self._models, self.engine.model, done)
+    def reports(self, ids: Ids) -> Mapping[str, Answers]:
+        """Return what these members reported with their models."""
+        return reported_rows(
+            self.needs.reports, ids, replies=self.training.replies, models=self._models, model=self.engine.model
+        )
 
-    def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
+    def step(self, cohort: Cohort, ids: Ids, weights: Floats) -> Mapping[str, object]:
         """Let the engine make the next model."""
-        before = self.engine.model
+        earlier_model = self.engine.model
         notes = self.engine.step(
             Step(
                 cohort=cohort,
-                done=done,
+                ids=ids,
                 weights=weights,
                 models=self._shortened,
                 longest=self.check.longest,
@@ -663,45 +705,50 @@ class Messenger:
                 clients=len(self.members),
             )
         )
-        self.moved = self.moved or self.engine.model is not before
+        self.moved = self.moved or self.engine.model is not earlier_model
         return notes
 
-    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
-        """Names and fates: who stood by, was silent, failed or was left out, and whose late answer came."""
+    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
+        """Return names and fates: who stood by, was silent, failed or was left out, and whose late answer came."""
         cohort = turn.cohort or Cohort.uniform([])
         fates = self.fates(cohort)
-        record: dict[str, Any] = {
-            "answered": arrivals.ids.tolist(),
+        record = self._federation_record(turn, cohort.ids.tolist())
+        record["answered"] = arrivals.ids.tolist()
+        record["busy"] = self.busy
+        record["silent"] = fates.silent
+        record["failed"] = {str(client): reason for client, reason in fates.failed.items()}
+        if fates.standby:
+            record["standby"] = fates.standby
+        for client in fates.silent:
+            self.members.fell_silent(client)
+        return record
+
+    def _federation_record(self, turn: Turn, dispatched: Sequence[int]) -> dict[str, object]:
+        """Return what a federation's record says whatever its pace; note whose training counted."""
+        record: dict[str, object] = {
             "members": len(self.members),
-            "names": [self.members[client].name for client in cohort.ids.tolist()],
-            "busy": self.busy,
-            "silent": fates.silent,
-            "failed": {str(client): reason for client, reason in fates.failed.items()},
+            "names": [self.members[client].name for client in dispatched],
             "left_out": {str(client): reason for client, reason in self._faults.items()},
-            "clock": round(self.clock() - self._started, 3),
+            "clock": round(self.elapsed(), 3),
         }
         if len(self.members) <= PRESENT:
             record["present"] = encode_ids(self.policy.with_excluded(self.candidates))
             if turn.excluded:
                 record["excluded_ids"] = encode_excluded(turn.excluded)
-        if fates.standby:
-            record["standby"] = fates.standby
         if self._late:
             record["late"] = sorted(self._late)
         for client in self._models:
             self.members.trained(client)
-        for client in fates.silent:
-            self.members.fell_silent(client)
         return record
 
     def fates(self, cohort: Cohort) -> Fates:
-        """What became of the members whose answer does not count."""
-        used = set(self.used(cohort).tolist())
-        closed_early = self.options.pace.target(cohort) <= len(used) < cohort.ids.size
+        """Say what became of the members whose answer does not count."""
+        counted = set(self.used(cohort).tolist())
+        closed_early = self.options.pace.target(cohort) <= len(counted) < cohort.ids.size
         fates = Fates()
         for client in cohort.ids.tolist():
             reply = self.training.replies.get(client)
-            if client in used or client in self._faults or client not in self.training.asks:
+            if client in counted or client in self._faults or client not in self.training.asks:
                 continue
             if reply is not None and reply.outcome == "failed":
                 fates.failed[client] = reply.reason.strip()[:LONGEST_REASON]
@@ -714,13 +761,15 @@ class Messenger:
     def check_progress(self) -> None:
         """Raise where no client at all can train: a mistake of their program, said at once."""
         training = self.training
-        failed = {c: r.reason for c, r in training.replies.items() if r.outcome == "failed"} | self._faults
+        failed = {client: reply.reason for client, reply in training.replies.items() if reply.outcome == "failed"}
+        failed |= self._faults
         if training.asks and len(failed) == len(training.asks) and not self.moved:
             client, reason = next(iter(failed.items()))
             name = self.members[client].name
             raise InputError(f"None of the {len(failed)} chosen clients can train; client {name}: {reason.strip()}")
 
     def _log_training(self, cohort: Cohort) -> None:
+        """Log who is left out, could not report, was not needed or was silent."""
         fates = self.fates(cohort)
         names = [member.name for member in self.members.members]
         for client, reason in {**fates.failed, **self._faults}.items():
@@ -730,57 +779,71 @@ class Messenger:
                 reason = reply.unreported[:LONGEST_REASON]
                 self.logger.warning("Client %s failed to report after training: %s", names[client], reason)
         if fates.standby:
-            self.logger.info("Not needed, since enough had answered: %s", ", ".join(names[k] for k in fates.standby))
+            standby = ", ".join(names[client] for client in fates.standby)
+            self.logger.info("Not needed, since enough had answered: %s", standby)
         if fates.silent:
-            self.logger.warning("No answer in time from %s", ", ".join(names[k] for k in fates.silent))
+            silent = ", ".join(names[client] for client in fates.silent)
+            self.logger.warning("No answer in time from %s", silent)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _asks_to(self, clients: Ids, **work: Any) -> list[Ask]:
-        """The same work for each of these members."""
-        return [Ask(session=self.members.session_of(client), client=client, **work) for client in clients.tolist()]
+    def _asks_to(
+        self, clients: Ids, *, kind: Kind, round: int, model: Model, signals: tuple[str, ...] = ()
+    ) -> list[Ask]:
+        """Return the same work for each of these members."""
+        return [
+            Ask(
+                kind=kind,
+                session=self.members.session_of(client),
+                client=client,
+                round=round,
+                model=model,
+                signals=signals,
+            )
+            for client in clients.tolist()
+        ]
 
     def _post(self, asks: Sequence[Ask]) -> dict[int, Handle]:
-        """Send messages and remember them; the handles of those to members, by client."""
+        """Send messages and remember them; return the handles of those to members, by client."""
         if not asks:
             return {}
-        now = self.clock()
+        posted_at = self.clock()
         handles: dict[int, Handle] = {}
         for ask, handle in zip(asks, self.transport.post(asks), strict=True):
             if handle is not None:
-                self._pending[handle] = Pending(ask, now + ask.seconds)
+                self._pending[handle] = Pending(ask, expires=posted_at + ask.seconds)
                 handles[ask.client] = handle
         return handles
 
-    def _exchange(self, asks: Sequence[Ask], seconds: float, what: str) -> dict[int, Reply]:
-        """Ask members and wait for their replies, so many seconds at most; who is silent is left out for a while."""
+    def _exchange(self, asks: Sequence[Ask], seconds: float, subject: str) -> dict[int, Reply]:
+        """Ask members and wait for their replies, so many seconds at most; leave out who is silent, for a while."""
         handles = self._post(asks)
         self._await(set(handles.values()), seconds)
-        replies = {client: self._inbox.pop(handle) for client, handle in handles.items() if handle in self._inbox}
-        answered = {client: reply for client, reply in replies.items() if reply.outcome != "lost"}
-        silent = [ask.client for ask in asks if ask.client not in answered]
+        arrived = {client: self._inbox.pop(handle) for client, handle in handles.items() if handle in self._inbox}
+        replies = {client: reply for client, reply in arrived.items() if reply.outcome != "lost"}
+        silent = [ask.client for ask in asks if ask.client not in replies]
         for client in silent:
             self.members.fell_silent(client)
         if silent:
             names = ", ".join(self.members[client].name for client in silent)
-            self.logger.warning("No answer to %s from %s in %g s", what, names, seconds)
-        return answered
+            self.logger.warning("No answer to %s from %s in %g s", subject, names, seconds)
+        return replies
 
     def _await(self, handles: set[Handle], seconds: float) -> None:
         """Wait until these are answered, so many seconds at most; what comes later is late."""
-        self._wanted = handles
+        self._awaited = handles
         ends = self.clock() + seconds
         pause = FIRST_LOOK
         while True:
             self._receive(0.0)
-            waiting = handles - self._inbox.keys()
-            left = ends - self.clock()
-            if not waiting or left <= 0:
+            unanswered = handles - self._inbox.keys()
+            seconds_left = self._seconds_until(ends)
+            if not unanswered or seconds_left <= 0:
                 break
-            self._receive(min(pause, left))
+            self._receive(min(pause, seconds_left))
             pause = min(pause * 1.5, LONGEST_LOOK)
-        self._wanted = set()
-        for handle in self.transport.cancel(sorted(waiting)):
+        self._awaited = set()
+        for handle in self.transport.cancel(sorted(unanswered)):
             self._pending.pop(handle, None)
 
     def _receive(self, wait: float) -> None:
@@ -812,15 +875,15 @@ class Messenger:
             self._late.add(client)
 
     def _is_late(self, ask: Ask, handle: Handle) -> bool:
-        """Whether it answers a question or a round that is closed."""
+        """Tell whether it answers a question or a round that is closed."""
         if ask.kind != "train":
-            return handle not in self._wanted
-        return self.training.over or self.training.handles.get(ask.client) != handle
+            return handle not in self._awaited
+        return self.training.is_over or self.training.handles.get(ask.client) != handle
 
     def _forget_expired(self) -> None:
-        """Nobody waits for messages that have lapsed: their clients are no longer busy."""
-        now = self.clock()
-        for handle in [handle for handle, pending in self._pending.items() if pending.expires <= now]:
+        """Stop waiting for messages that have lapsed: their clients are no longer busy."""
+        clock = self.clock()
+        for handle in [handle for handle, pending in self._pending.items() if pending.expires <= clock]:
             pending = self._pending.pop(handle)
             if _is_enrolment(pending.ask):
                 self._missed_profile(pending.ask)
@@ -840,16 +903,18 @@ class Fates:
 
 
 def _asked_of_clients(needs: Needs, owner: str) -> dict[str, str]:
-    """The signals that every client must be able to answer, each with the method that needs it."""
+    """Return the signals that every client must be able to answer, each with the method that needs it."""
     names = [signal.name for signal in needs.asks] + [signal.name for signal in needs.reports if signal != UPDATE]
     return dict.fromkeys(names, owner)
 
 
 def _number(fact: Array | None) -> float:
-    """A fact that is one number; what is none is not known."""
-    return float(fact.reshape(())) if fact is not None and fact.size == 1 else np.nan
+    """Return a fact that is one number; NaN for what is none, and is not known."""
+    if fact is None or fact.size != 1:
+        return np.nan
+    return float(fact.reshape(()))
 
 
 def _is_enrolment(ask: Ask) -> bool:
-    """Whether it asks who somebody is, beside training; fresh facts are asked of members, and waited for."""
+    """Tell whether it asks who somebody is, beside training; fresh facts are asked of members, and waited for."""
     return ask.kind == "profile" and ask.client == NOBODY

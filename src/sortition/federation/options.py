@@ -14,7 +14,7 @@ from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy, as_policies
 from sortition.core.record import RoundRecord
-from sortition.core.selector import Selector
+from sortition.core.selector import AnySelector, Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.arrangement import Arrangement, is_several
 from sortition.federation.members import Owner, Refresh
@@ -61,7 +61,7 @@ class Options:
         who: the class that a message about an option names.
     """
 
-    selector: Selector[Any]
+    selector: AnySelector
     cohort: int
     overselect: float = 1.0
     deadline: float = DEADLINE
@@ -95,6 +95,8 @@ class Options:
             raise bad(f"{self.who}.selector", "a Selector", self.selector, "Make one with sortition.selectors.load.")
         for name in ("cohort", "horizon", "seed", "wait_for", "least_online", "checkpoint_every"):
             object.__setattr__(self, name, as_builtin(getattr(self, name)))
+        if not isinstance(self.guards, Guards):
+            raise bad(f"{self.who}.guards", "Guards or None", self.guards, "Write Guards(explore=0.1).")
         self._check_pace()
         self._check_numbers()
         self._check_functions()
@@ -106,13 +108,12 @@ class Options:
     @property
     def pace(self) -> CohortPace:
         """How many are chosen, and when a step is made."""
-        given = Pace.of(self.rule, self.who)
-        said: dict[str, Any] = {}
-        if given.overselect == 1.0:
-            said["overselect"] = self.overselect
-        if given.deadline is None and self.deadline != math.inf:
-            said["deadline"] = self.deadline
-        return CohortPace(self.cohort, replace(given, **said))
+        rule = Pace.of(self.rule, self.who)
+        if rule.overselect == 1.0 and self.overselect != 1.0:
+            rule = replace(rule, overselect=self.overselect)
+        if rule.deadline is None and self.deadline != math.inf:
+            rule = replace(rule, deadline=self.deadline)
+        return CohortPace(self.cohort, rule)
 
     def _check_pace(self) -> None:
         if not is_whole(self.cohort, 1):
@@ -121,19 +122,18 @@ class Options:
             raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
         if not (is_number(self.deadline) and self.deadline > 0):
             raise bad(f"{self.who}.deadline", "seconds > 0", self.deadline, "math.inf waits for everybody.")
-        given = Pace.of(self.rule, self.who)
-        if given.overselect != 1.0 and self.overselect != 1.0:
+        rule = Pace.of(self.rule, self.who)
+        if rule.overselect != 1.0 and self.overselect != 1.0:
             raise bad(f"{self.who}.overselect", "left out where the pace says it", self.overselect)
-        if given.deadline is not None and self.deadline != DEADLINE:
+        if rule.deadline is not None and self.deadline != DEADLINE:
             raise bad(f"{self.who}.deadline", "left out where the pace says it", self.deadline)
-        if isinstance(given.deadline, Quantile):
-            hint = "Give seconds: a server of its own time has no durations before its first round."
-            raise bad("pace.deadline", "seconds in a real federation", given.changed()["deadline"], hint)
-        if given.slot is not None:
-            raise bad("pace.slot", "left out in a real federation, whose clients come and go", given.slot)
-        self.pace.check(self.who, self.guards.minimum if isinstance(self.guards, Guards) else 0)
-        if isinstance(self.selector, Selector):
-            self.pace.rule.check_selector(self.selector)
+        if isinstance(rule.deadline, Quantile):
+            hint = "Give seconds: a real federation has seen no durations before its first round."
+            raise bad("pace.deadline", "seconds in a real federation", rule.changed()["deadline"], hint)
+        if rule.slot is not None:
+            raise bad("pace.slot", "left out in a real federation, whose clients come and go", rule.slot)
+        self.pace.check(self.who, self.guards.minimum)
+        self.pace.rule.check_selector(self.selector)
 
     @property
     def watched(self) -> dict[str, Refresh]:
@@ -195,10 +195,6 @@ class Options:
                 raise bad(f"{self.who}.refresh[{fact!r}]", "seconds > 0, or 'selection'", age)
 
     def _check_guards(self) -> None:
-        if not isinstance(self.guards, Guards):
-            raise bad(f"{self.who}.guards", "Guards or None", self.guards, "Write Guards(explore=0.1).")
-        if self.guards.minimum > self.cohort:
-            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.guards.quota and self.owner_of is None and "groups" not in self.selector.needs.reads:
             raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Say who owns whom.")
 
@@ -227,7 +223,7 @@ class Options:
             raise bad(f"{self.who}.promote", "left out where an audit log is kept", self.arrangement.live_label, hint)
 
     def is_eligible(self, name: str, tags: Collection[str], facts: Mapping[str, Array]) -> bool:
-        """Whether a client may be chosen."""
+        """Tell whether a client may be chosen."""
         if self.eligible is None:
             return True
         if not callable(self.eligible):
@@ -243,7 +239,7 @@ class Options:
 
 
 def as_path(who: str, name: str, value: str | Path) -> Path:
-    """The path of a file that an option gives."""
+    """Return the path of a file that an option gives."""
     if not isinstance(value, str | Path):
         raise bad(f"{who}.{name}", "a path", value)
     if Path(value).is_dir():
@@ -254,10 +250,19 @@ def as_path(who: str, name: str, value: str | Path) -> Path:
 def checkpoint_paths(
     who: str, checkpoint: str | Path | None, resume: str | Path | bool | None
 ) -> tuple[Path | None, Path | None]:
-    """The checkpoint to write and the one to go on from; ``resume=True`` means the same file."""
+    """Return the checkpoint to write and the one to go on from; ``resume=True`` means the same file."""
     if resume is True and checkpoint is None:
         raise bad(f"{who}.resume", "a path where no checkpoint is given", resume)
-    written = None if checkpoint is None else as_path(who, "checkpoint", checkpoint)
+    path_to_write = optional_path(who, "checkpoint", checkpoint)
     if resume is True:
-        return written, written
-    return written, as_path(who, "resume", resume) if resume else None
+        return path_to_write, path_to_write
+    if not resume:
+        return path_to_write, None
+    return path_to_write, as_path(who, "resume", resume)
+
+
+def optional_path(who: str, name: str, value: str | Path | None) -> Path | None:
+    """Return the path of a file that an option may give; None where it gives none."""
+    if value is None:
+        return None
+    return as_path(who, name, value)

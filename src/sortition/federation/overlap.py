@@ -1,41 +1,42 @@
 """The messenger where work outlives a step: clients at work for several versions, late updates, buffered steps.
 
 Every client at work has the model that it was sent. A stale model is rebased before anything looks at it: in place of
-w_k the server takes w_v + (w_k − w_{v−τ}), v being the version now. What is in flight is in every checkpoint, under a
-handle of its own, so that a mailbox takes the reply of a device that was at work while the server restarted.
+w_k the server takes w_v + (w_k − w_{v−τ}), v being the current version. What is in flight is in every checkpoint, under
+a handle of its own, so that a mailbox takes the reply of a device that was at work while the server restarted.
 """
 
 from __future__ import annotations
 
+import logging
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
-from sortition.audit.encoding import encode_ids
-from sortition.audit.entries import encode_excluded
 from sortition.clients.models import shared_update
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import StorageError
 from sortition.core.rounds import Cohort
-from sortition.core.signals import UPDATE
+from sortition.core.storage.snapshot import StoredTable
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Ending
-from sortition.federation.messages import Ask, Handle, Reply
+from sortition.federation.engine import Engine
+from sortition.federation.messages import Ask, Handle, Reply, Transport
 from sortition.federation.messenger import (
     FIRST_LOOK,
     LONGEST_LOOK,
     LONGEST_REASON,
-    PRESENT,
     Messenger,
     StoppedError,
     Training,
 )
+from sortition.federation.options import Options
 from sortition.federation.pace import Staleness
-from sortition.federation.screening import Judge
+from sortition.federation.policies import PolicyKeeper
+from sortition.federation.screening import Judge, ModelCheck
 
 LATE_ROUNDS = 10  # rounds' deadlines for which a late update is waited for, where max_staleness does not say
 TOO_SLOW = "no answer before the deadline"
@@ -80,26 +81,45 @@ class OverlappingMessenger(Messenger):
         judge: holds updates against what the registrar remembers, once there is one.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        transport: Transport,
+        engine: Engine,
+        options: Options,
+        *,
+        policy: PolicyKeeper | None = None,
+        check: ModelCheck | None = None,
+        logger: logging.Logger | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(
+            transport,
+            engine,
+            options,
+            policy=policy,
+            check=check,
+            logger=logger,
+            clock=clock,
+            stopping=stopping,
+        )
         self.flights: dict[int, Flight] = {}
         self.landed: dict[int, Landed] = {}
         self.prepared: Callable[[], object] = lambda: None
         self.judge: Judge | None = None
-        self._taken: list[int] = []  # whose updates the step is made of
-        self._ended: set[int] = set()  # whose work ended since the last step
-        self._sent: list[int] = []  # who was dispatched since the last step
+        self._step_members: list[int] = []  # whose updates the step is made of
+        self._ended_clients: set[int] = set()  # whose work ended since the last step
+        self._dispatched: list[int] = []  # who was dispatched since the last step
         self._lost: dict[int, Ending] = {}  # work that is lost since the server restarted
         self._step_is_over = True
         self._current: set[int] = set()  # the members of the round whose answers make its step
-        self._wanted_answers = 0
+        self._needed_answers = 0
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def available(self) -> Ids:
-        """Who can be chosen now; nobody is waited for while others are at work."""
+        """Return who can be chosen now; nobody is waited for while others are at work."""
         self.members.selections += 1
-        pace = self.options.pace
         if self._step_is_over:
             self._step_is_over = False
             self._answered.clear()
@@ -107,75 +127,82 @@ class OverlappingMessenger(Messenger):
             self._faults = {}
             self._models = {}
             self._shortened = {}
-            self._ended = set()
-            self._sent = []
-        at_work = bool(self.flights)
-        candidates = self._idle_and_eligible(self._present_now()) if at_work else self._wait_for_candidates()
-        waiting_or_ended = self.landed.keys() | self._ended | self.flights.keys() | self._lost.keys()
-        self.candidates = candidates[[client not in waiting_or_ended for client in candidates.tolist()]]
-        self.policy.disregard(waiting_or_ended)
+            self._ended_clients = set()
+            self._dispatched = []
+        if self.flights:
+            candidates = self._idle_and_eligible(self._present_now())
+        else:
+            candidates = self._wait_for_candidates()
+        without_place = self.landed.keys() | self._ended_clients | self.flights.keys() | self._lost.keys()
+        self.candidates = candidates[[client not in without_place for client in candidates.tolist()]]
+        self.policy.disregard(without_place)
         self._try_reports()
-        self._questions_end = self.clock() + pace.seconds_for_questions
+        self._questions_end = self.clock() + self.options.pace.seconds_for_questions
         return self.policy.with_excluded(self.candidates)
 
     def _present_now(self) -> Ids:
+        """Return the members that are online and answer, without waiting for anybody."""
         online = self._look_around()
         self._enter(online)
         return self.members.answering(self.members.present(online))
 
     def lost(self) -> Mapping[int, Ending]:
-        """Work that is lost since the server restarted."""
+        """Return the work that is lost since the server restarted, once."""
         lost = self._lost
         self._lost = {}
-        self._ended |= lost.keys()
+        self._ended_clients |= lost.keys()
         return lost
 
     # -- work begins ---------------------------------------------------------------------------------------------------
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Note everybody's work, let it be saved, and send it."""
-        now = self.clock()
+        began = self.clock()
         seconds = self._seconds_of_a_training()
-        self._ends = now + seconds
+        self._ends = began + seconds
         for client, ask in self.orders(turn, cohort).items():
-            named = replace(ask, key=uuid4().hex, seconds=seconds)
-            self.flights[client] = Flight(named, turn.version, began=now, expires=now + seconds)
-        self._sent += cohort.ids.tolist()
+            keyed_ask = replace(ask, key=uuid4().hex)
+            self.flights[client] = Flight(keyed_ask, turn.version, began=began, expires=began + seconds)
+        self._dispatched += cohort.ids.tolist()
         if self.options.pace.rule.kind == "rounds":
             self._current = set(cohort.ids.tolist())
-            self._wanted_answers = self.options.pace.target(cohort)
-            self._ends = now + self.options.pace.deadline if cohort.ids.size else math.inf
+            self._needed_answers = self.options.pace.target(cohort)
+            self._ends = math.inf
+            if cohort.ids.size:
+                self._ends = began + self.options.pace.deadline
         self._check_memory()
         self.prepared()
         self._post_unsent()
 
     def orders(self, turn: Turn, cohort: Cohort) -> dict[int, Ask]:
-        """What each member of the cohort is to do."""
+        """Return what each member of the cohort is to do."""
         seconds = self._seconds_of_a_training()
         return {client: replace(ask, seconds=seconds) for client, ask in super().orders(turn, cohort).items()}
 
     def _seconds_of_a_training(self) -> float:
-        """How long an update is waited for."""
+        """Return how long an update is waited for."""
         pace = self.options.pace
         if pace.rule.kind == "buffered":
             return pace.deadline
-        versions = pace.rule.max_staleness
-        return pace.deadline * (LATE_ROUNDS if versions is None else versions + 1)
+        if pace.rule.max_staleness is None:
+            return pace.deadline * LATE_ROUNDS
+        return pace.deadline * (pace.rule.max_staleness + 1)
 
     def _check_memory(self) -> None:
+        """Refuse more models and updates in flight than the pace allows."""
         versions = {flight.version for flight in self.flights.values()}
         size = sum(array.size for array in self.engine.model.values())
         self.options.pace.check_models(len(versions), len(self.landed), size)
 
     def _post_unsent(self) -> None:
-        """Send work that no client has got: new one, and that of before a restart, once its client is back."""
-        now = self.clock()
+        """Send work that no client has got: new work, and that of before a restart, once its client is back."""
+        clock = self.clock()
         asks: list[Ask] = []
         for client, flight in self.flights.items():
             session = self.members[client].session
             if flight.posted or client in self.landed or session is None or session not in self._peers:
                 continue
-            flight.ask = replace(flight.ask, session=session, seconds=max(flight.expires - now, 0.0))
+            flight.ask = replace(flight.ask, session=session, seconds=max(flight.expires - clock, 0.0))
             asks.append(flight.ask)
         handles = self._post(asks)
         for client, handle in handles.items():
@@ -187,27 +214,30 @@ class OverlappingMessenger(Messenger):
     # -- events --------------------------------------------------------------------------------------------------------
 
     def waiting(self) -> Ids:
-        """Clients whose updates wait for the step, sorted."""
+        """Return the clients whose updates wait for the step, sorted."""
         return np.array(sorted(self.landed), np.int64)
 
     def n_waiting(self) -> int:
-        """How many they are."""
+        """Count the updates that wait for the step."""
         return len(self.landed)
 
     def has_enough(self) -> bool:
-        """Whether the step is due: by its updates, or by the clock."""
+        """Tell whether the step is due: by its updates, or by the clock."""
         rule = self.options.pace.rule
         if rule.kind == "buffered":
             return len(self.landed) >= (rule.buffer or 1)
-        fresh = sum(client in self._current for client in self.landed)
+        n_fresh = sum(client in self._current for client in self.landed)
         at_work = self._current & (self.flights.keys() - self.landed.keys())
-        if not (fresh or at_work):  # nobody was chosen, or nobody is left: whatever comes next makes the step
-            return bool(self.landed) or bool(self._ended)
-        return fresh >= max(self._wanted_answers, 1) or not at_work or self.clock() >= self._ends
+        if not (n_fresh or at_work):  # nobody was chosen, or nobody is left: whatever comes next makes the step
+            return bool(self.landed) or bool(self._ended_clients)
+        return n_fresh >= max(self._needed_answers, 1) or not at_work or self.clock() >= self._ends
 
     def advance(self) -> Mapping[int, Ending]:
-        """Wait until an update arrives, work ends otherwise, or the round is over."""
-        landed_before = len(self.landed)
+        """Wait until an update arrives, work ends otherwise, or the round is over; return how work ended."""
+        n_landed = len(self.landed)
+        closes = math.inf
+        if self.options.pace.rule.kind == "rounds":
+            closes = self._ends
         pause = FIRST_LOOK
         while True:
             if self.stopping():
@@ -217,26 +247,25 @@ class OverlappingMessenger(Messenger):
                 self._post_unsent()
             self._receive(0.0)
             endings = self._land()
-            closes = self._ends if self.options.pace.rule.kind == "rounds" else math.inf
-            left = closes - self.clock()
-            if endings or len(self.landed) > landed_before or left <= 0:
+            seconds_left = closes - self.clock()
+            if endings or len(self.landed) > n_landed or seconds_left <= 0:
                 return endings
-            self._receive(min(pause, left))
+            self._receive(min(pause, seconds_left))
             pause = min(pause * 1.5, LONGEST_LOOK)
 
     def _land(self) -> dict[int, Ending]:
-        """Sort in what has come; whose work ended without an update."""
-        now = self.clock()
+        """Sort in what has come; return whose work ended without an update, and how."""
+        clock = self.clock()
         endings: dict[int, Ending] = {}
         for client in sorted(self.flights.keys() - self.landed.keys()):  # ties go by id
             flight = self.flights[client]
             reply = self._inbox.pop(flight.ask.key, None)
             if reply is not None and reply.outcome == "ok":
-                self.landed[client] = Landed(reply, now - flight.began)
+                self.landed[client] = Landed(reply, clock - flight.began)
             elif reply is not None:
                 reason = reply.reason.strip()[:LONGEST_REASON] or BROKEN
                 endings[client] = Ending("failed", reason)
-            elif flight.expires <= now:
+            elif flight.expires <= clock:
                 endings[client] = Ending("given_up", TOO_SLOW)
                 self.members.fell_silent(client)
         for client, ending in endings.items():
@@ -245,46 +274,48 @@ class OverlappingMessenger(Messenger):
         return endings
 
     def _forget(self, client: int) -> None:
+        """Drop the work of a client, which has ended without an update that is used."""
         flight = self.flights.pop(client)
         self.landed.pop(client, None)
         self._pending.pop(flight.ask.key, None)
-        self._ended.add(client)
+        self._ended_clients.add(client)
 
     def _is_late(self, ask: Ask, handle: Handle) -> bool:
+        """Tell whether it answers a question that is closed, or work that has ended."""
         if ask.kind != "train":
-            return handle not in self._wanted
+            return handle not in self._awaited
         flight = self.flights.get(ask.client)
         return flight is None or flight.ask.key != handle
 
     # -- the step ------------------------------------------------------------------------------------------------------
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
-        """The sound updates of those that came first: of a buffer as many as it holds."""
+        """Return the sound updates of those that came first: of a buffer, as many as it holds."""
         rule = self.options.pace.rule
-        most = rule.buffer if rule.kind == "buffered" else None
-        self._taken = sorted(list(self.landed)[:most])
-        replies = {client: self._rebased(client, self.landed[client].reply) for client in self._taken}
-        sent = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
-        sound, faults = self.check.judge(sent, self.engine.model, self.judge)
-        faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
-        faults |= self.engine.objections({client: replies[client] for client in sound})
-        self._faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
-        self._models = {client: model for client, model in sound.items() if client not in faults}
+        first_landed = list(self.landed)
+        if rule.kind == "buffered":
+            first_landed = first_landed[: rule.buffer]
+        self._step_members = sorted(first_landed)
+        replies = {client: self._rebased(client, self.landed[client].reply) for client in self._step_members}
+        sound_models = self._screened(replies, self.judge)
+        self._models = {client: model for client, model in sound_models.items() if client not in self._faults}
         self._shortened = self.check.shortened(self._models, self.engine.model)
-        self.training = Training(replies=replies, over=True)
+        self.training = Training(replies=replies, is_over=True)
         for client, reason in self._faults.items():
             self.logger.warning("Client %s is left out: %s", self.members[client].name, reason)
         ids = np.array(sorted(self._models), np.int64)
-        return Arrivals(ids, self._faults, np.array([self.landed[client].seconds for client in ids.tolist()]))
+        seconds = np.array([self.landed[client].seconds for client in ids.tolist()])
+        return Arrivals(ids, self._faults, durations=seconds)
 
     def _rebased(self, client: int, reply: Reply) -> Reply:
-        """w_v + (w_k − w_{v−τ}); a model of another form stays as it is, and is refused when it is judged."""
+        """Return w_v + (w_k − w_{v−τ}); a model of another form stays as it is, and is refused when it is judged."""
         trained_from = self.flights[client].ask.model
-        now = self.engine.model
-        if trained_from is now or reply.model is None or reply.fault:
+        current = self.engine.model
+        if trained_from is current or reply.model is None or reply.fault:
             return reply
         model = {
-            name: _rebased_array(array, trained_from.get(name), now.get(name)) for name, array in reply.model.items()
+            name: _rebased_array(array, trained_from=trained_from.get(name), current=current.get(name))
+            for name, array in reply.model.items()
         }
         return self.engine.rebased(reply, model)
 
@@ -294,47 +325,33 @@ class OverlappingMessenger(Messenger):
             self._forget(client)
 
     def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
-        """What the updates of these count."""
+        """Return what the updates of these count."""
         if not rule.individual or not ids.size:
             return rule.discounts(staleness)
         updates = [shared_update(self._models[client], self.engine.model) for client in ids.tolist()]
         return rule.discounts(staleness, np.stack(updates))
 
-    def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
+    def step(self, cohort: Cohort, ids: Ids, weights: Floats) -> Mapping[str, object]:
         """Let the engine make the next model; work that was used has ended."""
-        notes = super().step(cohort, done, weights)
-        for client in self._taken:
+        notes = super().step(cohort, ids, weights)
+        for client in self._step_members:
             self.flights.pop(client)
             self.landed.pop(client)
         self._step_is_over = True
         return notes
 
-    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
-        """Names, and what a record of a federation says beside the step."""
-        record: dict[str, Any] = {
-            "members": len(self.members),
-            "names": [self.members[client].name for client in self._sent],
-            "left_out": {str(client): reason for client, reason in self._faults.items()},
-            "clock": round(self.elapsed(), 3),
-        }
-        if len(self.members) <= PRESENT:
-            record["present"] = encode_ids(self.policy.with_excluded(self.candidates))
-            if turn.excluded:
-                record["excluded_ids"] = encode_excluded(turn.excluded)
-        if self._late:
-            record["late"] = sorted(self._late)
-        for client in self._models:
-            self.members.trained(client)
-        return record
+    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
+        """Return names, and what a record of a federation says beside the step."""
+        return self._federation_record(turn, self._dispatched)
 
     def check_progress(self) -> None:
-        """Nothing: work that fails is said when it does, and others are chosen."""
+        """Refuse nothing: work that fails is logged when it does, and others are chosen."""
 
     # -- in a checkpoint -----------------------------------------------------------------------------------------------
 
-    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Work in flight, with the models that it was sent; updates that wait are asked for again after a restart."""
-        now = self.clock()
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return work in flight, with the models that it was sent; updates that wait are asked for after a restart."""
+        clock = self.clock()
         arrays: dict[str, Array] = {}
         for flight in self.flights.values():
             for row, array in enumerate(flight.ask.model.values()):
@@ -345,22 +362,22 @@ class OverlappingMessenger(Messenger):
                 "round": flight.ask.round,
                 "version": flight.version,
                 "key": flight.ask.key,
-                "ago": now - flight.began,
-                "left": None if flight.expires == math.inf else flight.expires - now,
+                "seconds_ago": clock - flight.began,
+                "seconds_left": _as_json(flight.expires - clock),
             }
             for client, flight in self.flights.items()
         ]
-        under_way = {
+        step = {
             "current": sorted(self._current),
-            "wanted": self._wanted_answers,
-            "left": None if self._ends == math.inf else self._ends - now,
-            "sent": self._sent,
+            "needed_answers": self._needed_answers,
+            "seconds_left": _as_json(self._ends - clock),
+            "dispatched": self._dispatched,
             "is_over": self._step_is_over,
         }
-        return arrays, {"names": list(self.engine.model), "flights": tables, "step": under_way}
+        return arrays, {"names": list(self.engine.model), "flights": tables, "step": step}
 
-    def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
-        """Go on with work that was in flight, where the transport takes its replies; else it is given up, by name."""
+    def restore(self, arrays: Mapping[str, Array], header: StoredTable) -> None:
+        """Go on with work that was in flight, where the transport takes its replies; else give it up, by name."""
         try:
             tables = header["flights"]
             flights = {int(table["client"]): self._restored(table, arrays, header["names"]) for table in tables}
@@ -374,37 +391,54 @@ class OverlappingMessenger(Messenger):
         for client in self._lost:
             self.logger.warning("The work of client %s is given up: %s", self.members[client].name, RESTARTED)
 
-    def _restore_step(self, step: Mapping[str, Any]) -> None:
+    def _restore_step(self, step: StoredTable) -> None:
         """Go on within the step that was under way."""
         self._current = {int(client) for client in step["current"]}
-        self._wanted_answers = int(step["wanted"])
-        self._ends = math.inf if step["left"] is None else self.clock() + float(step["left"])
-        self._sent = [int(client) for client in step["sent"]]
+        self._needed_answers = int(step["needed_answers"])
+        self._ends = self.clock() + _from_json(step["seconds_left"])
+        self._dispatched = [int(client) for client in step["dispatched"]]
         self._step_is_over = bool(step["is_over"])
 
-    def _restored(self, table: Mapping[str, Any], arrays: Mapping[str, Array], names: list[str]) -> Flight:
-        now = self.clock()
+    def _restored(self, table: StoredTable, arrays: Mapping[str, Array], names: list[str]) -> Flight:
+        """Read the work of one client."""
+        clock = self.clock()
         version = int(table["version"])
-        left = math.inf if table["left"] is None else float(table["left"])
-        reports = tuple(signal.name for signal in self.needs.reports if signal != UPDATE)
+        seconds_left = _from_json(table["seconds_left"])
         ask = Ask(
             kind="train",
             session="",
             client=int(table["client"]),
             round=int(table["round"]),
-            seconds=left,
+            seconds=seconds_left,
             model={name: arrays[f"{version}.{row}"] for row, name in enumerate(names)},
-            signals=reports,
+            signals=self._reported_signals(),
             trains=True,
             key=str(table["key"]),
         )
-        return Flight(ask, version, began=now - float(table["ago"]), expires=now + left)
+        return Flight(ask, version, began=clock - float(table["seconds_ago"]), expires=clock + seconds_left)
 
 
-def _rebased_array(sent: Array, trained_from: Array | None, now: Array | None) -> Array:
-    """Now's values with the change that the client made; counters and arrays of another shape stay as they are."""
-    if trained_from is None or now is None or sent.shape != now.shape or sent.dtype.kind != "f":
+def _as_json(seconds: float) -> float | None:
+    """Return seconds as JSON knows them: None for an infinite time."""
+    if seconds == math.inf:
+        return None
+    return seconds
+
+
+def _from_json(seconds: float | None) -> float:
+    """Return what :func:`_as_json` wrote."""
+    if seconds is None:
+        return math.inf
+    return float(seconds)
+
+
+def _rebased_array(sent: Array, *, trained_from: Array | None, current: Array | None) -> Array:
+    """Return the current values with the change that the client made.
+
+    Counters and arrays of another shape stay as they are.
+    """
+    if trained_from is None or current is None or sent.shape != current.shape or sent.dtype.kind != "f":
         return sent
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused when it is judged
-        moved: Array = now + (sent - trained_from)
+        moved: Array = current + (sent - trained_from)
     return moved.astype(sent.dtype, copy=False)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.rounds import Cohort, with_standby
-from sortition.core.selector import Selector
+from sortition.core.selector import AnySelector
 from sortition.core.validation import is_number, is_whole, known_keys_only
 
 DEADLINE = 1800.0  # seconds of a round in a real federation
@@ -76,7 +76,7 @@ class Staleness:
         return self.name == "saa"
 
     def discounts(self, staleness: Ids, updates: Array | None = None) -> Floats:
-        """(k,) what each update counts; SAA needs the updates (k, P) themselves."""
+        """Return (k,) what each update counts; SAA needs the updates (k, P) themselves."""
         tau = np.asarray(staleness, np.float64)
         if self.name == "constant":
             return np.ones(tau.size)
@@ -87,7 +87,7 @@ class Staleness:
         return self._saa(tau, updates)
 
     def _saa(self, tau: Floats, updates: Array | None) -> Floats:
-        """w_s = (1 − β) / (τ_s + 1) + β (1 − e^(−Λ_s/Λmax)) of the stale, 1 of the fresh.
+        """Return w_s = (1 − β) / (τ_s + 1) + β (1 − e^(−Λ_s/Λmax)) of the stale, 1 of the fresh.
 
         Λ_s = ‖û_F − u_s‖² / ((n_F + 1)² ‖û_F‖²), û_F the mean of the n_F fresh updates. Without a fresh update, or
         where they add up to nothing, Λ says nothing, and the second term is left out.
@@ -101,14 +101,24 @@ class Staleness:
         deviation = np.zeros(int((~fresh).sum()))
         if fresh.any():
             mean = np.asarray(updates[fresh], np.float64).mean(axis=0)
-            size = float(mean @ mean)
-            if size > 0:
-                far = np.asarray(updates[~fresh], np.float64) - mean
-                deviation = (far * far).sum(axis=1) / ((int(fresh.sum()) + 1) ** 2 * size)
+            squared_norm = float(mean @ mean)
+            if squared_norm > 0:
+                n_fresh = int(fresh.sum())
+                difference = np.asarray(updates[~fresh], np.float64) - mean
+                deviation = (difference * difference).sum(axis=1) / ((n_fresh + 1) ** 2 * squared_norm)
+        share = deviation
         largest = float(deviation.max(initial=0.0))
-        share = deviation / largest if largest > 0 else deviation
+        if largest > 0:
+            share = deviation / largest
         counts[~fresh] = (1 - self.beta) / (tau[~fresh] + 1) + self.beta * (1 - np.exp(-share))
         return counts
+
+    def changed(self) -> str | dict[str, object]:
+        """Return the rule's name, or a table where a parameter differs from its default, as a study has them."""
+        table = {name: value for name, value in asdict(self).items() if value != getattr(Staleness, name)}
+        if not table.keys() - {"name"}:
+            return self.name
+        return {"name": self.name, **table}
 
 
 @known_keys_only
@@ -125,6 +135,9 @@ class Quantile:
     def __post_init__(self) -> None:
         if not (is_number(self.quantile) and 0 < self.quantile <= 1):
             raise bad("pace.deadline.quantile", "a share in (0, 1]", self.quantile)
+
+
+Setting = TypeVar("Setting", Staleness, Quantile)
 
 
 @known_keys_only
@@ -170,25 +183,22 @@ class Pace:
         self._check_kind()
 
     @classmethod
-    def of(cls, given: Pace | Mapping[str, Any] | str | None, who: str) -> Pace:
-        """A pace, its kind, or a table of its keys, as a pace."""
-        if given is None:
+    def of(cls, pace: Pace | Mapping[str, Any] | str | None, who: str) -> Pace:
+        """Return a pace, or the one that its kind or a table of its keys describes."""
+        if pace is None:
             return cls()
-        if isinstance(given, cls):
-            return given
-        if isinstance(given, str):
-            return cls(kind=given)
-        if not isinstance(given, Mapping):
-            raise bad(f"{who}.pace", "a Pace or a table of its keys", given)
-        known = [item.name for item in fields(cls)]
-        for key in given:
-            if key not in known:
-                raise unknown("key", str(key), known, f"{who}.pace")
-        values = dict(given)
+        if isinstance(pace, cls):
+            return pace
+        if isinstance(pace, str):
+            return cls(kind=pace)
+        if not isinstance(pace, Mapping):
+            raise bad(f"{who}.pace", "a Pace or a table of its keys", pace)
+        _check_keys(pace, cls, f"{who}.pace")
+        values = dict(pace)
         if isinstance(values.get("deadline"), Mapping):
-            values["deadline"] = _table("deadline", Quantile, values["deadline"])
+            values["deadline"] = _from_table("deadline", Quantile, values["deadline"])
         if isinstance(values.get("staleness"), Mapping):
-            values["staleness"] = _table("staleness", Staleness, values["staleness"])
+            values["staleness"] = _from_table("staleness", Staleness, values["staleness"])
         return cls(**values)
 
     def _check_names(self) -> None:
@@ -202,7 +212,7 @@ class Pace:
             object.__setattr__(self, "staleness", Staleness(self.staleness))
         elif self.staleness is not None and not isinstance(self.staleness, Staleness):
             raise bad("pace.staleness", f"one of {', '.join(RULES)}, or a table", self.staleness)
-        if not (self.refill in REFILLS if isinstance(self.refill, str) else is_whole(self.refill, 1)):
+        if self.refill not in REFILLS and not is_whole(self.refill, 1):
             raise bad("pace.refill", "'step', 'arrival' or a whole number ≥ 1", self.refill)
 
     def _check_numbers(self) -> None:
@@ -219,8 +229,8 @@ class Pace:
     def _check_quorum(self) -> None:
         if is_whole(self.quorum, 1):
             return
-        share = not isinstance(self.quorum, int) and is_number(self.quorum) and 0 < self.quorum <= 1
-        if not share:
+        is_share = not isinstance(self.quorum, int) and is_number(self.quorum) and 0 < self.quorum <= 1
+        if not is_share:
             hint = "A share is a number with a point: 0.8; a number of answers is whole: 8."
             raise bad("pace.quorum", "a share in (0, 1], or a whole number ≥ 1", self.quorum, hint)
 
@@ -234,23 +244,29 @@ class Pace:
                 raise bad(f"pace.{name}", "finite and > 0", value)
 
     def _check_kind(self) -> None:
-        foreign = ONLY_BUFFERED if self.kind == "rounds" else ONLY_ROUNDS
-        for name in foreign:
-            if name in self.changed():
-                other = "buffered" if self.kind == "rounds" else "rounds"
-                hint = f"It belongs to kind = {other!r}."
-                raise bad(f"pace.{name}", f"left out where kind = {self.kind!r}", getattr(self, name), hint)
+        if self.kind == "rounds":
+            self._refuse_keys(ONLY_BUFFERED, other_kind="buffered")
+        else:
+            self._refuse_keys(ONLY_ROUNDS, other_kind="rounds")
         if self.kind == "buffered" and self.buffer is None:
             raise bad("pace.buffer", "given where kind = 'buffered'", None, "So many updates make a step: buffer = 10.")
         if not self.overlaps:
             for name in ("staleness", "max_staleness"):
                 if getattr(self, name) is not None:
                     hint = "Nothing stale is used there; late = 'use' keeps late updates."
-                    got = self.changed()[name]
-                    raise bad(f"pace.{name}", "left out where late = 'drop'", got, hint)
+                    value = self.changed()[name]
+                    raise bad(f"pace.{name}", "left out where late = 'drop'", value, hint)
         if self.kind == "rounds" and self.late == "use" and self.waits_for_all and self.deadline is None:
             hint = "Give a quorum (0.8) or a deadline."
             raise bad("pace.late", "'drop' where every answer is waited for", self.late, hint)
+
+    def _refuse_keys(self, names: Sequence[str], *, other_kind: str) -> None:
+        """Refuse keys that only another kind of pace has."""
+        changed = self.changed()
+        for name in names:
+            if name in changed:
+                hint = f"It belongs to kind = {other_kind!r}."
+                raise bad(f"pace.{name}", f"left out where kind = {self.kind!r}", getattr(self, name), hint)
 
     @property
     def overlaps(self) -> bool:
@@ -265,23 +281,25 @@ class Pace:
     @property
     def rule(self) -> Staleness:
         """What a stale update counts."""
-        return self.staleness if isinstance(self.staleness, Staleness) else Staleness()
+        if isinstance(self.staleness, Staleness):
+            return self.staleness
+        return Staleness()
 
-    def changed(self) -> dict[str, Any]:
-        """The keys that differ from the defaults, as a table of a study has them."""
-        table: dict[str, Any] = {}
+    def changed(self) -> dict[str, object]:
+        """Return the keys that differ from the defaults, as a table of a study has them."""
+        table: dict[str, object] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if value == item.default and type(value) is type(item.default):  # one answer is not a share of 1.0
                 continue
             if isinstance(value, Staleness):
-                plain = {key: v for key, v in asdict(value).items() if v != getattr(Staleness, key) or key == "name"}
-                table[item.name] = plain["name"] if len(plain) == 1 else plain
-            else:
-                table[item.name] = asdict(value) if isinstance(value, Quantile) else value
+                value = value.changed()
+            if isinstance(value, Quantile):
+                value = asdict(value)
+            table[item.name] = value
         return table
 
-    def check_selector(self, selector: Selector[Any]) -> None:
+    def check_selector(self, selector: AnySelector) -> None:
         """Refuse a method that reads the number of a selection as that of a round, where they differ."""
         if self.refill != "step" and selector.counts_rounds:
             name = type(selector).__name__
@@ -289,15 +307,22 @@ class Pace:
             raise bad("pace.refill", f"'step' for {name}", self.refill, hint)
 
 
-def _table(name: str, kind: Any, given: Mapping[str, Any]) -> Any:
-    known = [item.name for item in fields(kind)]
-    for key in given:
-        if key not in known:
-            raise unknown("key", str(key), known, f"pace.{name}")
+def _check_keys(table: Mapping[str, object], kind: type[Pace | Staleness | Quantile], who: str) -> None:
+    """Refuse a key that is no field of this kind of setting."""
+    names = [item.name for item in fields(kind)]
+    for key in table:
+        if key not in names:
+            raise unknown("key", str(key), names, who)
+
+
+def _from_table(name: str, kind: type[Setting], table: Mapping[str, Any]) -> Setting:
+    """Make the setting that a table of its keys describes."""
+    _check_keys(table, kind, f"pace.{name}")
     try:
-        return kind(**given)
+        return kind(**table)
     except TypeError:
-        raise bad(f"pace.{name}", f"a table of {', '.join(known)}", dict(given)) from None
+        names = ", ".join(item.name for item in fields(kind))
+        raise bad(f"pace.{name}", f"a table of {names}", dict(table)) from None
 
 
 @dataclass(frozen=True)
@@ -313,7 +338,7 @@ class CohortPace:
     rule: Pace = Pace()
 
     def check(self, who: str, minimum: int = 0) -> None:
-        """Refuse what does not fit the cohort; ``who`` is given it."""
+        """Refuse what does not fit the cohort; ``who`` names the options' owner in messages."""
         rule = self.rule
         if not is_whole(self.cohort, 1):
             raise bad(f"{who}.cohort", "a whole number ≥ 1", self.cohort)
@@ -350,7 +375,9 @@ class CohortPace:
     @property
     def concurrency(self) -> int:
         """Clients at work at a time, where the pace is buffered."""
-        return self.cohort if self.rule.concurrency is None else self.rule.concurrency
+        if self.rule.concurrency is None:
+            return self.cohort
+        return self.rule.concurrency
 
     @property
     def least_updates(self) -> int:
@@ -367,25 +394,28 @@ class CohortPace:
         return with_standby(self.cohort, self.rule.overselect)
 
     def free_places(self, in_flight: int) -> int:
-        """How many places a selection fills while so many are at work."""
+        """Return how many places a selection fills while so many are at work."""
         if self.rule.kind == "buffered":
             return self.concurrency - in_flight
         return self.places
 
     def refills(self, in_flight: int) -> bool:
-        """Whether free places are filled between two steps."""
+        """Tell whether free places are filled between two steps."""
+        n_free = self.concurrency - in_flight
         if self.rule.refill == "step":
             return False
-        least = 1 if isinstance(self.rule.refill, str) else self.rule.refill
-        return self.concurrency - in_flight >= least
+        if isinstance(self.rule.refill, str):  # at every arrival
+            return n_free >= 1
+        return n_free >= self.rule.refill
 
     def target(self, cohort: Cohort) -> int:
-        """How many answers of this cohort close its round."""
+        """Return how many answers of this cohort close its round."""
         if self.rule.overselect > 1 and not cohort.full:
             return self._quorum(min(self.cohort, cohort.ids.size))
         return self._quorum(cohort.ids.size)
 
     def _quorum(self, members: int) -> int:
+        """Return how many of so many members make the quorum."""
         quorum = self.rule.quorum
         if isinstance(quorum, int):
             return min(quorum, members)
@@ -395,10 +425,12 @@ class CohortPace:
     def deadline(self) -> float:
         """Seconds of a round; infinite where there is none, or none that is fixed."""
         deadline = self.rule.deadline
-        return math.inf if deadline is None or isinstance(deadline, Quantile) else float(deadline)
+        if deadline is None or isinstance(deadline, Quantile):
+            return math.inf
+        return float(deadline)
 
     def deadline_after(self, durations: Sequence[float]) -> float:
-        """Seconds of the next round or training, after these were seen; infinite ones never ended."""
+        """Return the seconds of the next round or training, after these were seen; infinite ones never ended."""
         deadline = self.rule.deadline
         if not isinstance(deadline, Quantile) or not durations:
             return self.deadline
@@ -411,14 +443,16 @@ class CohortPace:
         return QUESTIONS * self.deadline
 
     def too_stale(self, staleness: Ids) -> npt.NDArray[np.bool_]:
-        """A mask of the updates that are dropped as too stale."""
+        """Return a mask of the updates that are dropped as too stale."""
         if self.rule.max_staleness is None:
             return np.zeros(staleness.size, bool)
         return np.asarray(staleness > self.rule.max_staleness)
 
 
 def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.NDArray[np.bool_]:
-    """A mask (k,) of the answers that count: the first ``target`` by the clock, then by id, before the deadline.
+    """Return a mask (k,) of the answers that count: the first ``target`` by the clock, then by id.
+
+    They must come before the deadline.
 
     An answer that never comes has infinite seconds.
     """
@@ -431,6 +465,9 @@ def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.N
 
 def refuse_overlap(pace: Pace, who: str, hint: str) -> None:
     """Refuse a pace under which rounds overlap, where somebody cannot serve it."""
-    if pace.overlaps:
-        got = "kind = 'buffered'" if pace.kind == "buffered" else "late = 'use'"
-        raise InputError(f"{who}.pace must be one whose rounds do not overlap; got {got}. {hint}")
+    if not pace.overlaps:
+        return
+    setting = "late = 'use'"
+    if pace.kind == "buffered":
+        setting = "kind = 'buffered'"
+    raise InputError(f"{who}.pace must be one whose rounds do not overlap; got {setting}. {hint}")

@@ -35,7 +35,9 @@ class Participation:
             round_index: from 0.
             clients: how many are known.
         """
-        ids = np.empty(0, np.int64) if present is None else present
+        ids = np.empty(0, np.int64)
+        if present is not None:
+            ids = present
         highest = max(int(cohort.max(initial=-1)), int(ids.max(initial=-1)))
         self._grow(max(clients, highest + 1))
         self.chosen[cohort] += 1
@@ -54,7 +56,9 @@ class Participation:
     @property
     def candidates(self) -> Array:
         """(N,) whether a client could ever be chosen, as far as that is known."""
-        return self.present > 0 if self._knows_present else np.ones(self.chosen.size, bool)
+        if not self._knows_present:
+            return np.ones(self.chosen.size, bool)
+        return self.present > 0
 
     @property
     def evenness(self) -> float | None:
@@ -71,24 +75,24 @@ class Participation:
         return int((self.chosen[self.candidates] == 0).sum())
 
     def rounds_since(self, round_index: int) -> Ids:
-        """How many rounds ago each client that was ever chosen was last chosen; 0 is in this round."""
+        """Return how many rounds ago each client that was ever chosen was last chosen; 0 is in this round."""
         last = self.last[self.last != NEVER]
         ago: Ids = round_index - last
         return ago
 
     def places_by_owner(self, owners: Ids) -> Ids:
-        """How many places the clients of each owner have had."""
-        known = min(owners.size, self.chosen.size)
-        places: Ids = np.bincount(owners[:known], weights=self.chosen[:known]).astype(np.int64)
+        """Return how many places the clients of each owner have had."""
+        n_clients = min(owners.size, self.chosen.size)
+        places: Ids = np.bincount(owners[:n_clients], weights=self.chosen[:n_clients]).astype(np.int64)
         return places
 
     def export(self) -> dict[str, Array]:
-        """The counts as named arrays."""
+        """Return the counts as named arrays."""
         return {"chosen": self.chosen.copy(), "present": self.present.copy(), "last": self.last.copy()}
 
     @classmethod
     def restored(cls, arrays: Mapping[str, Array]) -> Participation:
-        """What :meth:`export` gave; a ValueError where it is something else."""
+        """Return what :meth:`export` gave; raise ValueError where it is something else."""
         counts = cls()
         for name in ("chosen", "present", "last"):
             array = arrays[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -11,29 +11,30 @@ from sortition.audit.encoding import json_value
 from sortition.core.arrays import Ids
 from sortition.core.flights import Received
 from sortition.core.record import QuestionRecord, RoundRecord
-from sortition.core.rounds import Cohort
-from sortition.core.turn import Turn
+from sortition.core.rounds import Cohort, Notes
+from sortition.core.turn import MeteredQuestion, Turn
 
 ORDER = tuple(RoundRecord.__annotations__)
 
 
 def round_record(
-    turn: Turn, available: int, answered: Ids, notes: Mapping[str, Any], withdrawn: Ids | None = None
+    turn: Turn, *, available: int, answered: Ids, notes: Notes, withdrawn: Ids | None = None
 ) -> RoundRecord:
-    """What every backend knows of a round; the costs and fates that a backend knows beside it come later."""
+    """Write what every backend knows of a round; the costs and fates that a backend knows beside it come later."""
     cohort = turn.cohort or Cohort.uniform([])
-    everybody = answered.size == cohort.ids.size
     record: RoundRecord = {
         "round": turn.index,
         "available": available,
         "cohort": cohort.ids.tolist(),
         "weights": cohort.weights.tolist(),
-        "answered": None if everybody else answered.tolist(),
+        "answered": None,
         "skipped": turn.skipped,
         "full": cohort.full,
-        "questions": [_question(asked) for asked in turn.asked],
+        "questions": [_question(question) for question in turn.asked],
         "notes": dict(notes),
     }
+    if answered.size != cohort.ids.size:
+        record["answered"] = answered.tolist()
     if cohort.mass == "expected":
         record["mass"] = cohort.mass
     if cohort.expected_size is not None:
@@ -52,38 +53,46 @@ def step_record(
     turns: Sequence[Turn],
     available: int,
     step: Received,
-    ended: Mapping[int, tuple[str, str]],
+    fates: Mapping[str, Mapping[str, str]],
     in_flight: int,
-    notes: Mapping[str, Any],
+    notes: Notes,
 ) -> RoundRecord:
-    """What every backend knows of a step where work outlives steps: who was sent, whose update was used, who ended.
+    """Write what every backend knows of a step where work outlives steps.
 
     A step of one selection that ends with it reads like a round.
+
+    Args:
+        turns: the selections since the last step.
+        available: how many clients the first of them could choose.
+        step: whose updates it used.
+        fates: why work ended without an update, by fate and client.
+        in_flight: how many clients are at work after it.
+        notes: for a reader.
     """
     first = turns[0]
     cohorts = [turn.cohort or Cohort.uniform([]) for turn in turns]
-    record = round_record(first, available, step.ids, notes)
+    record = round_record(first, available=available, answered=step.ids, notes=notes)
     record["round"] = step.version
     record["cohort"] = np.concatenate([cohort.ids for cohort in cohorts]).tolist()
     record["weights"] = np.concatenate([cohort.weights for cohort in cohorts]).tolist()
     record["skipped"] = all(turn.skipped for turn in turns) and not step.arrived.size
-    record["questions"] = [_question(asked) for turn in turns for asked in turn.asked]
-    whole = len(turns) == 1 and step.cohort is first.cohort
-    everybody = whole and np.array_equal(step.ids, step.cohort.ids)
-    record["answered"] = None if everybody else step.ids.tolist()
-    said = _details(step, whole=whole)
+    record["questions"] = [_question(question) for turn in turns for question in turn.asked]
+    is_one_selection = len(turns) == 1 and step.cohort is first.cohort
+    record["answered"] = step.ids.tolist()
+    if is_one_selection and np.array_equal(step.ids, step.cohort.ids):
+        record["answered"] = None
+    if step.ids.size and not is_one_selection:
+        record["used"] = step.weights.tolist()
     if first.in_flight.size:
-        said["busy"] = int(first.in_flight.size)
+        record["busy"] = int(first.in_flight.size)
+    return cast(RoundRecord, {**record, **_step_details(step, in_flight), **fates})
+
+
+def _step_details(step: Received, in_flight: int) -> dict[str, object]:
+    """Return what a step says beyond a round: who is in flight, staleness, and why numbers were withheld."""
+    details: dict[str, object] = {}
     if in_flight:
-        said["in_flight"] = in_flight
-    return cast(RoundRecord, {**record, **said, **_endings(ended)})
-
-
-def _details(step: Received, *, whole: bool) -> dict[str, Any]:
-    """What a step says beyond a round: weights, staleness, and numbers that were withheld."""
-    details: dict[str, Any] = {}
-    if step.ids.size and not whole:
-        details["used"] = step.weights.tolist()
+        details["in_flight"] = in_flight
     if step.staleness.any():
         details["staleness"] = step.staleness.tolist()
     if step.rejected:
@@ -91,26 +100,18 @@ def _details(step: Received, *, whole: bool) -> dict[str, Any]:
     return details
 
 
-def _endings(ended: Mapping[int, tuple[str, str]]) -> dict[str, dict[str, str]]:
-    """Clients whose work ended without an update, by fate, with the reason."""
-    fates: dict[str, dict[str, str]] = {}
-    for client, (fate, reason) in ended.items():
-        fates.setdefault(fate, {})[str(client)] = reason
-    return fates
-
-
-def _question(asked: Any) -> QuestionRecord:
+def _question(question: MeteredQuestion) -> QuestionRecord:
     return {
-        "signal": asked.signal,
-        "of": asked.of,
-        "asked": asked.asked,
-        "answered": asked.answered,
-        "floats": asked.floats_up,
-        "after": asked.rehearsed,
+        "signal": question.signal,
+        "of": question.depends_on,
+        "asked": question.n_asked,
+        "answered": question.n_answered,
+        "floats": question.floats_up,
+        "after": question.n_rehearsed,
     }
 
 
-def in_order(record: Mapping[str, Any]) -> RoundRecord:
-    """The record as JSON knows it, its keys in the order of the schema."""
+def in_order(record: Mapping[str, object]) -> RoundRecord:
+    """Return the record as JSON knows it, its keys in the order of the schema."""
     ordered: RoundRecord = json_value({key: record[key] for key in ORDER if key in record})
     return ordered

@@ -40,7 +40,7 @@ class ModelCheck:
     Attributes:
         guards: how far clients are trusted.
         free_shapes: whether arrays may have other shapes than those of the model.
-        names: the arrays that clients send, once that is decided.
+        names: the arrays that clients send, once that is decided; a checkpoint holds them.
         longest: the largest length that an update of the round that was judged last may have.
     """
 
@@ -50,33 +50,42 @@ class ModelCheck:
     longest: float = np.inf
 
     def judge(
-        self, sent: Mapping[int, Model], model: Model, turn: Judge | None = None
+        self, received: Mapping[int, Model], model: Model, judge: Judge | None = None
     ) -> tuple[dict[int, Model], dict[int, str]]:
-        """The models that can be used, by client, and what is wrong with the others.
+        """Return the models that can be used, by client, and what is wrong with the others.
 
-        Updates of a ``turn`` are held against the scale that its registrar remembers, where the guards ask for it.
+        A ``judge`` holds updates against the scale that the registrar remembers, where the guards ask for it.
         """
-        if self.names is None and len(sent) > 1:
-            self.names = usual_names(sent, model)
-        faults = {client: fault for client, arrays in sent.items() if (fault := self.fault(arrays, model))}
-        models = {client: arrays for client, arrays in sent.items() if client not in faults}
-        if turn is None or not self.guards.remember:
+        if self.names is None and len(received) > 1:
+            self.names = usual_names(received, model)
+        models: dict[int, Model] = {}
+        faults: dict[int, str] = {}
+        for client, arrays in received.items():
+            fault = self.fault(arrays, model)
+            if fault:
+                faults[client] = fault
+            else:
+                models[client] = arrays
+        if judge is None or not self.guards.remember:
             refused = self._too_far(models, model)
         else:
-            refused = self._judged_by(turn, models, model)
+            refused = self._judged_by(judge, models, model)
         for client, reason in refused.items():
             faults[client] = not_finite(models.pop(client), model) or f"update: {reason}"
         return models, faults
 
-    def _judged_by(self, turn: Judge, models: Mapping[int, Model], model: Model) -> dict[int, str]:
-        """Whose update a turn refuses; how long the others may be is kept."""
+    def _judged_by(self, judge: Judge, models: Mapping[int, Model], model: Model) -> dict[int, str]:
+        """Return whose update a judge refuses; remember how long the others may be."""
         ids = np.array(sorted(models), np.int64)
         norms = np.array([distance(models[client], model) for client in ids.tolist()])
-        refused, self.longest = turn.judge_updates(ids, norms)
+        refused, self.longest = judge.judge_updates(ids, norms)
         return {int(ids[row]): reason for row, reason in refused.items()}
 
     def _too_far(self, models: Mapping[int, Model], model: Model) -> dict[int, str]:
-        """Whose update the guards refuse. Where norms and a few coordinates show that none is, no more is computed."""
+        """Return whose update the guards refuse.
+
+        Where norms and a few coordinates show that none is, no more is computed.
+        """
         clients = sorted(models)
         start = length(model, model)
         at_most = np.array([length(models[client], model) + start for client in clients])  # ≥ ‖w_k − w‖
@@ -88,17 +97,16 @@ class ModelCheck:
         return {clients[row]: reason for row, reason in self.guards.refused(norms).items()}
 
     def shortened(self, models: Mapping[int, Model], model: Model) -> dict[int, Model]:
-        """The models of the round that was judged last, none further from ``model`` than the guards allow."""
+        """Return the models of the round that was judged last, none further from ``model`` than the guards allow."""
         return {client: no_further(arrays, model, self.longest) for client, arrays in models.items()}
 
     def fault(self, arrays: Model, model: Model) -> str:
-        """What is wrong with a model by itself, without comparison with others; empty if nothing is."""
+        """Say what is wrong with a model by itself, without comparison with others; empty if nothing is."""
         if not arrays:
             return "no model"
-        expected = self.names or frozenset(model)
-        if expected and (strange := sorted(arrays.keys() ^ expected)):
-            alone = "; alone, a reply must have the arrays of the first model" if self.names is None else ""
-            return f"arrays {strange[:3]} missing or unknown{alone}"
+        fault = self._misnamed(arrays, model)
+        if fault:
+            return fault
         for name, value in arrays.items():
             sent_out = model.get(name, value)
             if value.dtype.kind not in "fiub":
@@ -111,43 +119,65 @@ class ModelCheck:
                 return f"{name} is not finite"  # finite as it was sent, infinite as it is kept
         return ""
 
+    def _misnamed(self, arrays: Model, model: Model) -> str:
+        """Name the arrays that are missing or unknown; empty if there are none."""
+        expected = self.names or frozenset(model)
+        misfits = sorted(arrays.keys() ^ expected)
+        if not (expected and misfits):
+            return ""
+        fault = f"arrays {misfits[:3]} missing or unknown"
+        if self.names is None:
+            fault += "; alone, a reply must have the arrays of the first model"
+        return fault
 
-def different(saved: Model, given: Model) -> str:
-    """In what a saved model differs from the one that is to be trained, in words; empty if in nothing."""
-    shared = {name: value for name, value in given.items() if name in saved}
-    if given and not shared:
-        return f"arrays {sorted(saved.keys() ^ given.keys())[:3]} missing or unknown"
-    _, faults = ModelCheck(names=frozenset(saved)).judge({0: saved}, given)
+
+def different(saved: Model, model: Model) -> str:
+    """Say in what a saved model differs from the one that is to be trained; empty if in nothing."""
+    if model and not saved.keys() & model.keys():
+        return f"arrays {sorted(saved.keys() ^ model.keys())[:3]} missing or unknown"
+    _, faults = ModelCheck(names=frozenset(saved)).judge({0: saved}, model)
     return faults.get(0, "")
 
 
 def reported_rows(
-    signals: Sequence[Signal], replies: Mapping[int, Reply], models: Mapping[int, Model], model: Model, done: Ids
+    signals: Sequence[Signal],
+    ids: Ids,
+    *,
+    replies: Mapping[int, Reply],
+    models: Mapping[int, Model],
+    model: Model,
 ) -> dict[str, dict[int, Array]]:
-    """Rows by signal and client; the update is the difference of the models themselves."""
+    """Return what these clients reported, by signal and client; the update is the difference of the models."""
     reported: dict[str, dict[int, Array]] = {}
     for signal in signals:
         if signal == UPDATE:
-            reported[signal.name] = {client: shared_update(models[client], model) for client in done.tolist()}
+            reported[signal.name] = {client: shared_update(models[client], model) for client in ids.tolist()}
             continue
-        rows = {client: replies[client].rows for client in done.tolist()}
-        reported[signal.name] = {client: sent[signal.name] for client, sent in rows.items() if signal.name in sent}
+        rows = {client: replies[client].rows for client in ids.tolist()}
+        reported[signal.name] = {client: row[signal.name] for client, row in rows.items() if signal.name in row}
     return reported
 
 
-def moved(model: Model, models: Mapping[int, Model], done: Ids, weights: Floats) -> Model:
-    """w + Σ a_k (w_k − w) over the arrays that were sent, every array in its own type; counters are averaged too."""
-    after = {}
-    for name, first in models[int(done[0])].items():
-        before = model.get(name, np.zeros_like(first))
-        kind = before.dtype if before.dtype.kind == "f" else np.dtype(np.float64)
-        updates = np.stack([np.subtract(models[k][name], before, dtype=kind).reshape(-1) for k in done.tolist()])
-        after[name] = (before + weighted_sum(weights, updates).reshape(before.shape)).astype(before.dtype)
-    return after
+def moved(model: Model, models: Mapping[int, Model], ids: Ids, weights: Floats) -> Model:
+    """Return w + Σ a_k (w_k − w) over the arrays that were sent, every array in its own type.
+
+    Counters are averaged, too.
+    """
+    moved_arrays = {}
+    for name, first in models[int(ids[0])].items():
+        start = model.get(name, np.zeros_like(first))
+        dtype = np.dtype(np.float64)
+        if start.dtype.kind == "f":
+            dtype = start.dtype
+        updates = np.stack(
+            [np.subtract(models[client][name], start, dtype=dtype).reshape(-1) for client in ids.tolist()]
+        )
+        moved_arrays[name] = (start + weighted_sum(weights, updates).reshape(start.shape)).astype(start.dtype)
+    return moved_arrays
 
 
 def no_further(arrays: Model, model: Model, longest: float) -> Model:
-    """The arrays on the way from ``model`` to themselves, at most ``longest`` from it; whole numbers stay."""
+    """Move arrays towards ``model`` until they are at most ``longest`` from it; whole numbers stay."""
     if np.isinf(longest):
         return arrays
     norm = distance(arrays, model)
@@ -160,57 +190,73 @@ def no_further(arrays: Model, model: Model, longest: float) -> Model:
     return nearer
 
 
-def usual_names(sent: Mapping[int, Model], model: Model) -> frozenset[str] | None:
-    """The names of the arrays that most replies have; those of the model where that is not decided."""
-    counts = Counter(frozenset(arrays) for arrays in sent.values() if arrays)
+def usual_names(received: Mapping[int, Model], model: Model) -> frozenset[str] | None:
+    """Return the names of the arrays that most replies have; those of the model where that is not decided."""
+    counts = Counter(frozenset(arrays) for arrays in received.values() if arrays)
     if not counts:
         return None
     names, count = counts.most_common(1)[0]
-    return names if 2 * count > counts.total() else frozenset(model)
+    if 2 * count > counts.total():
+        return names
+    return frozenset(model)
 
 
 def not_finite(arrays: Model, model: Model) -> str:
-    """The first array that is not finite in the type that it is kept in, in words; empty if there is none."""
+    """Name the first array that is not finite in the type that it is kept in; empty if there is none."""
     for name, value in arrays.items():
-        kind = model.get(name, value).dtype
+        dtype = model.get(name, value).dtype
         with np.errstate(over="ignore"):
-            if value.dtype.kind == "f" and not np.isfinite(value.astype(kind, copy=False)).all():
+            if value.dtype.kind == "f" and not np.isfinite(value.astype(dtype, copy=False)).all():
                 return f"{name} is not finite"
     return ""
 
 
-def distance(sent: Model, model: Model, *, first_block: bool = False) -> float:
-    """‖w_k − w‖ over the floating arrays, or over the first block of each; not finite where one is not."""
-    pairs = [(sent[name], before) for name, before in model.items() if name in sent and before.dtype.kind == "f"]
-    pairs = [(value.reshape(-1), before.reshape(-1)) for value, before in pairs if value.size == before.size]
+def distance(arrays: Model, model: Model, *, first_block: bool = False) -> float:
+    """Return ‖w_k − w‖ over the floating arrays, or over the first block of each; not finite where one is not."""
+    pairs = []
+    for name, start in model.items():
+        if name in arrays and start.dtype.kind == "f" and arrays[name].size == start.size:
+            pairs.append((arrays[name].reshape(-1), start.reshape(-1)))
     if first_block:
-        pairs = [(value[:BLOCK], before[:BLOCK]) for value, before in pairs]
+        pairs = [(value[:BLOCK], start[:BLOCK]) for value, start in pairs]
     with np.errstate(all="ignore"):
-        total = sum(_squared(value, before) for value, before in pairs)
+        total = sum(_squared_distance(value, start) for value, start in pairs)
         if np.isfinite(total):
             return float(np.sqrt(total))
-        parts = [norms((value.astype(np.float64) - before).reshape(1, -1))[0] for value, before in pairs if value.size]
-        return float(np.hypot.reduce(parts))
+        lengths = [norms((value.astype(np.float64) - start).reshape(1, -1))[0] for value, start in pairs if value.size]
+        return float(np.hypot.reduce(lengths))
 
 
 def length(arrays: Model, model: Model) -> float:
-    """‖w‖ over the model's floating arrays; not finite where one is not, or where its type does not hold the square."""
-    floating = [name for name, before in model.items() if before.dtype.kind == "f" and name in arrays]
-    flat = [arrays[name].reshape(-1) for name in floating]
+    """Return ‖w‖ over the model's floating arrays.
+
+    It is not finite where an array is not, or where its type does not hold the square.
+    """
+    total = 0.0
     with np.errstate(all="ignore"):
-        squares = [np.dot(value, value) if value.dtype.kind == "f" else (value * 1.0) @ (value * 1.0) for value in flat]
-        return float(np.sqrt(sum(float(square) for square in squares)))
+        for name, start in model.items():
+            if start.dtype.kind != "f" or name not in arrays:
+                continue
+            flat = arrays[name].reshape(-1)
+            if flat.dtype.kind != "f":
+                flat = flat * 1.0
+            total += float(np.dot(flat, flat))
+        return float(np.sqrt(total))
 
 
 def _median(values: Array) -> float:
-    return float(np.median(values)) if values.size else 0.0
+    """Return the median; 0 of nothing."""
+    if not values.size:
+        return 0.0
+    return float(np.median(values))
 
 
-def _squared(value: Array, before: Array) -> float:
-    """‖value − before‖², block by block."""
-    kind = np.result_type(value, before, np.float32)
+def _squared_distance(value: Array, start: Array) -> float:
+    """Return ‖value − start‖², block by block."""
+    dtype = np.result_type(value, start, np.float32)
     total = 0.0
-    for start in range(0, value.size, BLOCK):
-        part = np.subtract(value[start : start + BLOCK], before[start : start + BLOCK], dtype=kind)
-        total += float(np.dot(part, part))
+    for first in range(0, value.size, BLOCK):
+        block = slice(first, first + BLOCK)
+        difference = np.subtract(value[block], start[block], dtype=dtype)
+        total += float(np.dot(difference, difference))
     return total

@@ -200,6 +200,7 @@ class Shadow:
             seen.available.copy(),
             seen.budget,
             clock=seen.turn.clock,
+            deadline=seen.turn.deadline,
             excluded={rule: clients.copy() for rule, clients in seen.turn.excluded.items()},
         )
         while turn.question is not None:

@@ -12,14 +12,13 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import FOREIGN, StoredTable
 from sortition.federation.mailbox import Work
 from sortition.federation.messages import Ask, Profile, Reply
 
@@ -29,16 +28,19 @@ TIMES = 4  # how many times the model a body may be: the model itself, and rows 
 
 
 def upload_limit(model: Mapping[str, Array]) -> int:
-    """How many bytes a device may upload in a federation of this model."""
+    """Return how many bytes a device may upload in a federation of this model."""
     return TIMES * sum(np.asarray(value).nbytes for value in model.values()) + ROOM
 
 
 def write_work(work: Work) -> bytes:
-    """Work as it is sent to a device."""
+    """Write work as it is sent to a device."""
     ask = work.ask
+    seconds = None
+    if math.isfinite(work.seconds):
+        seconds = work.seconds
     header = {
         "handle": work.handle,
-        "seconds": work.seconds if math.isfinite(work.seconds) else None,
+        "seconds": seconds,
         "kind": ask.kind,
         "client": ask.client,
         "round": ask.round,
@@ -52,17 +54,18 @@ def write_work(work: Work) -> bytes:
 
 
 def read_work(content: bytes | Path) -> Work:
-    """What :func:`write_work` wrote, as a device reads it: it trusts its server."""
+    """Read what :func:`write_work` wrote, as a device does: it trusts its server."""
     header, tables = _unpacked(content, most=None)
     try:
-        seconds = header["seconds"]
-        limit = math.inf if seconds is None else float(seconds)
+        seconds = math.inf
+        if header["seconds"] is not None:
+            seconds = float(header["seconds"])
         ask = Ask(
             kind=header["kind"],
             session="",  # of no use to a device
             client=int(header["client"]),
             round=int(header["round"]),
-            seconds=limit,
+            seconds=seconds,
             model=tables["model"] or {},
             signals=_texts(header["signals"]),
             purpose=header["purpose"],
@@ -71,13 +74,13 @@ def read_work(content: bytes | Path) -> Work:
             facts=_texts(header["facts"]),
             optional=_texts(header["optional"]),
         )
-        return Work(str(header["handle"]), ask, limit)
+        return Work(str(header["handle"]), ask, seconds)
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(error) from None
 
 
 def write_reply(reply: Reply) -> bytes:
-    """A reply as it is sent to the server."""
+    """Write a reply as it is sent to the server."""
     profile = reply.profile
     header = {
         "outcome": reply.outcome,
@@ -92,7 +95,7 @@ def write_reply(reply: Reply) -> bytes:
 
 
 def read_reply(content: bytes | Path, handle: str, most: int) -> Reply:
-    """What a device sent; refused where it would unpack to more than ``most`` bytes, or is no reply."""
+    """Read what a device sent; refuse what would unpack to more than ``most`` bytes, or is no reply."""
     header, tables = _unpacked(content, most)
     try:
         outcome = header["outcome"]
@@ -118,20 +121,26 @@ def read_reply(content: bytes | Path, handle: str, most: int) -> Reply:
         raise _unreadable(error) from None
 
 
-def _packed(header: Mapping[str, Any], **tables: Mapping[str, Array] | None) -> bytes:
-    """A header and tables of arrays; the names of arrays stand in the header, since a file's name is not any text."""
-    named = {table: None if arrays is None else list(arrays) for table, arrays in tables.items()}
-    text = json.dumps({**header, "arrays": named})
-    members = {HEADER: np.frombuffer(text.encode(), np.uint8)}
+def _packed(header: Mapping[str, object], **tables: Mapping[str, Array] | None) -> bytes:
+    """Pack a header and tables of arrays, of which one may be absent.
+
+    The names of arrays stand in the header, since a file's name is not any text.
+    """
+    names: dict[str, list[str] | None] = dict.fromkeys(tables)
+    members: dict[str, Array] = {HEADER: np.empty(0, np.uint8)}  # the first member
     for table, arrays in tables.items():
-        members |= {f"{table}.{row}": np.asarray(value) for row, value in enumerate((arrays or {}).values())}
+        if arrays is not None:
+            names[table] = list(arrays)
+            members |= {f"{table}.{row}": np.asarray(value) for row, value in enumerate(arrays.values())}
+    text = json.dumps({**header, "arrays": names})
+    members[HEADER] = np.frombuffer(text.encode(), np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, **members)  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
-def _unpacked(content: bytes | Path, most: int | None) -> tuple[dict[str, Any], dict[str, dict[str, Array] | None]]:
-    """The header and the tables of an archive in memory or in a file."""
+def _unpacked(content: bytes | Path, most: int | None) -> tuple[StoredTable, dict[str, dict[str, Array] | None]]:
+    """Read the header and the tables of an archive in memory or in a file."""
     if isinstance(content, bytes):
         with tempfile.NamedTemporaryFile(suffix=".npz") as file:
             file.write(content)
@@ -154,6 +163,7 @@ def _unpacked(content: bytes | Path, most: int | None) -> tuple[dict[str, Any], 
 
 
 def _check_announced(path: Path, most: int) -> None:
+    """Refuse an archive that would unpack to more than ``most`` bytes."""
     with zipfile.ZipFile(path) as archive:
         announced = sum(member.file_size for member in archive.infolist())
     if announced > most:
@@ -173,7 +183,9 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _unreadable(error: Exception) -> InputError:
-    what = f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, KeyError):
+        reason = f"{error} is missing"
     return InputError(
-        f"A message must be an archive of arrays that Sortition wrote; got one that cannot be read: {what}."
+        f"A message must be an archive of arrays that Sortition wrote; got one that cannot be read: {reason}."
     )

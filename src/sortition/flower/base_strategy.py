@@ -14,13 +14,14 @@ from typing import Any, cast
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.flower import wire
-from sortition.flower.metrics import first_metrics, is_amount, shared_metrics, usable_metrics
+from sortition.flower.metrics import Metrics, first_metrics, is_amount, shared_metrics, usable_metrics
 from sortition.flower.strategy_kinds import innermost, kind_of
 
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
@@ -36,7 +37,7 @@ class BaseStrategy:
         self.model: str = getattr(self.inner, "arrayrecord_key", "arrays")
         self.config: str = getattr(self.inner, "configrecord_key", "config")
         self.weighted: str = getattr(self.inner, "weighted_by_key", "num-examples")
-        self._assigned: dict[str, Any] = {}  # methods that were assigned to the object itself, while ours stand there
+        self._assigned: dict[str, object] = {}  # methods that were assigned to the object itself, while ours are there
 
     @property
     def least_online(self) -> int:
@@ -62,7 +63,7 @@ class BaseStrategy:
             )
 
     def original(self, method: str) -> Callable[..., Any]:
-        """The strategy's own method, though ours stands in its place while it runs."""
+        """Return the strategy's own method, though ours stands in its place while it runs."""
         method_of_class = getattr(type(self.strategy), method).__get__(self.strategy)
         return cast(Callable[..., Any], self._assigned.get(method, method_of_class))
 
@@ -128,7 +129,7 @@ class BaseStrategy:
         """
         weights = self._in_examples(replies, weights)
         left_out: list[RecordDict] = []
-        if self.kind.own and not isinstance(self.inner, FedAvg):  # it averages metrics in a way of its own, or not
+        if self.kind.is_custom and not isinstance(self.inner, FedAvg):  # it may average metrics in its own way
             for client, message in replies.items():
                 key, sent_metrics = first_metrics(message.content)
                 values = {**sent_metrics, self.weighted: weights[client]}
@@ -155,7 +156,7 @@ class BaseStrategy:
         shared_names = next(iter(metrics_by_client.values()), {})
         key, _ = first_metrics(next(iter(contents.values())))
         extra: set[str] = set()
-        if self.kind.own:
+        if self.kind.is_custom:
             extra = shared_metrics(contents.values())
         usable_contents = [contents[client] for client in metrics_by_client]
         log_unshared(usable_contents, names={self.weighted, *shared_names}, records={key, *extra})
@@ -254,16 +255,16 @@ class NodesView:
         return getattr(self._grid, name)
 
     def get_node_ids(self) -> list[int]:
-        """These nodes."""
+        """Return these nodes."""
         return list(self._nodes)
 
-    def get_nodes(self) -> list[Any]:
-        """What is known of these nodes."""
+    def get_nodes(self) -> list[NodeInfo]:
+        """Return what is known of these nodes."""
         return [info for info in self._grid.get_nodes() if info.node_id in self._nodes]
 
 
-def _with_metrics(content: RecordDict, key: str, values: Mapping[str, Any], extra: Collection[str] = ()) -> RecordDict:
-    """The records of a reply, without ours, and with these metrics and those of the ``extra`` records alone."""
+def _with_metrics(content: RecordDict, key: str, values: Metrics, extra: Collection[str] = ()) -> RecordDict:
+    """Leave of a reply the records that are not ours, with these metrics and those of the ``extra`` records alone."""
     for name in [*(content.metric_records.keys() - {key, *extra}), wire.ROWS]:
         content.pop(name, None)
     record = content.get(key)
@@ -294,7 +295,7 @@ def log_unshared(contents: Iterable[RecordDict], names: Collection[str], records
 
 
 @contextmanager
-def _samples_all(strategy: Any, nodes: int) -> Iterator[None]:
+def _samples_all(strategy: Strategy, nodes: int) -> Iterator[None]:
     """Let a strategy of the FedAvg family sample every node that it is shown, for one call."""
     settings = {"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes}
     original_settings = {name: getattr(strategy, name) for name in settings if hasattr(strategy, name)}
@@ -308,7 +309,7 @@ def _samples_all(strategy: Any, nodes: int) -> Iterator[None]:
 
 
 @contextmanager
-def _averages(strategy: Any, left_out: Sequence[RecordDict]) -> Iterator[None]:
+def _averages(strategy: Strategy, left_out: Sequence[RecordDict]) -> Iterator[None]:
     """Let the strategy's average of metrics see only replies that can be averaged; a failure of it ends nothing."""
     average = getattr(strategy, "train_metrics_aggr_fn", None)
     if average is None:
@@ -326,8 +327,8 @@ def _averages(strategy: Any, left_out: Sequence[RecordDict]) -> Iterator[None]:
             log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
             return MetricRecord()
 
-    strategy.train_metrics_aggr_fn = cautious
+    vars(strategy)["train_metrics_aggr_fn"] = cautious
     try:
         yield
     finally:
-        strategy.train_metrics_aggr_fn = average
+        vars(strategy)["train_metrics_aggr_fn"] = average

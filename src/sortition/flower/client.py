@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -23,6 +22,7 @@ from sortition.clients import Answers, AppClient, AppReply, Received
 from sortition.clients.answers import Facts
 from sortition.clients.models import from_vector
 from sortition.clients.received import MakeClient
+from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.signals import Signal
 from sortition.flower import wire
@@ -162,13 +162,13 @@ class _AnsweringApp(ClientApp):
         if assignment is None:
             return super().__call__(message, context)  # from another strategy
         if kind.partition(".")[0] == "train":
-            return _Exchange(self, super().__call__, message, context, assignment).trained()
+            return _Exchange(self, super().__call__, message, context=context, assignment=assignment).trained()
         if not self.office.answers_to(kind):
             return super().__call__(message, context)
         with self._lifespan(context):
             if kind == wire.PROFILE:
                 return Message(self.office.profile(assignment, context), reply_to=message)
-        return _Exchange(self, super().__call__, message, context, assignment).answered()
+        return _Exchange(self, super().__call__, message, context=context, assignment=assignment).answered()
 
 
 class _Exchange:
@@ -198,13 +198,13 @@ class _Exchange:
         task = self.assignment
         make_client = self.answers.make_client
         received = Received(
-            wire.to_arrays(self.content[task.model]),
-            self.content.get(task.config, {}),
-            task.t,
-            task.client,
-            task.purpose,
-            self.context,
-            self.context.run_config,
+            model=wire.to_arrays(self.content[task.model]),
+            config=self.content.get(task.config, {}),
+            t=task.t,
+            client=task.client,
+            purpose=task.purpose,
+            context=self.context,
+            run_config=self.context.run_config,
         )
         make_own = None
         if make_client is not None:
@@ -235,7 +235,7 @@ class _Exchange:
         return self.reply
 
     def _train(self) -> AppReply:
-        """What the training left, for signals of it."""
+        """Return what the training left, for signals of it."""
         started = time.monotonic()
         reply = self._run()
         if reply.has_error():
@@ -250,7 +250,7 @@ class _Exchange:
         return AppReply(wire.to_arrays(records[key]), metrics, time.monotonic() - started)
 
     def trained(self) -> Message:
-        """The app's reply with the declared reports. Signals of the received model are taken before training."""
+        """Return the app's reply with the declared reports. Signals of the received model are taken before training."""
         signals = [self.answers.signal(name) for name in self.assignment.reports]
         signals_of_training = [signal for signal in signals if signal.of == "training"]
         rows = self._rows([signal for signal in signals if signal.of == "model"])
@@ -262,14 +262,15 @@ class _Exchange:
             reply.content[wire.ROWS] = wire.to_record(rows)
         return reply
 
-    def _rows(self, signals: list[Signal]) -> dict[str, Any]:
+    def _rows(self, signals: list[Signal]) -> dict[str, Array]:
+        """Return the rows of these signals."""
         if not signals:
             return {}
         with self.app._lifespan(self.context):
             return {signal.name: self.answers.row(signal.name, self.client) for signal in signals}
 
     def answered(self) -> Message:
-        """One signal's row, or the model of a rehearsal."""
+        """Return one signal's row, or the model of a rehearsal."""
         if self.kind == wire.REHEARSE:
             model = wire.to_record(self.client.train().reply.model)
             return Message(RecordDict({self.assignment.model: model}), reply_to=self.message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from logging import WARNING
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -19,7 +19,8 @@ from sortition.clients.app_training import RATES
 from sortition.clients.models import Model, as_vector, from_vector, shared_update
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import InputError
-from sortition.core.rounds import Cohort
+from sortition.core.rounds import Cohort, Notes
+from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.engine import Combining, Step, learning_rate_of
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
@@ -34,6 +35,14 @@ CLOSE = 1e-6  # how far a sum of weights may be from 1
 ALIKE = 0.01  # how far reported and declared numbers of examples may be apart, in proportion to others'
 
 
+class _Counted(NamedTuple):
+    """Whose updates count in a step, how much each does, and what the record says of it."""
+
+    ids: Ids
+    weights: Floats
+    notes: Notes
+
+
 class FlowerEngine:
     """Keeps the model by the user's strategy.
 
@@ -46,7 +55,7 @@ class FlowerEngine:
         self.base = base
         self.combining = combining
         self.server_round = 0
-        self.config: Mapping[str, Any] = {}
+        self.config: Mapping[str, object] = {}
         self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop
         self._model: Model = {}
 
@@ -60,39 +69,40 @@ class FlowerEngine:
         self._model = wire.view_arrays(arrays)
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Strategy and combining rule, by which a checkpoint knows them."""
         strategy = self.base.strategy
         inside = "/".join(type(layer).__name__ for layer in layers(strategy)[1:])
-        identity = {"strategy": type(strategy).__name__}
+        identity: dict[str, object] = {"strategy": type(strategy).__name__}
         if inside:
             identity["strategy.inside"] = inside
         return identity | self.combining.identity
 
     def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
-        """Whose metrics cannot be used, where the strategy computes the model from them."""
+        """Return whose metrics cannot be used, where the strategy computes the model from them."""
         if not self.base.kind.reads_metrics:
             return {}
         return self.base.odd_metrics({client: reply.native.content for client, reply in replies.items()})
 
     def rebased(self, reply: Reply, model: Model) -> Reply:
-        """A stale reply with this model in place of its own: a strategy reads it in the message."""
+        """Return a stale reply with this model in place of its own: a strategy reads it in the message."""
         message: Message = reply.native
-        names = [name for name, record in message.content.items() if isinstance(record, ArrayRecord)]
-        of_model = [name for name in names if name != wire.ROWS]
-        key = self.base.model if self.base.model in of_model else of_model[0]
+        records = [name for name, record in message.content.items() if isinstance(record, ArrayRecord)]
+        model_records = [name for name in records if name != wire.ROWS]
+        key = model_records[0]
+        if self.base.model in model_records:
+            key = self.base.model
         message.content = RecordDict({**message.content, key: wire.to_record(model)})
         return replace(reply, model=model, native=message)
 
-    def step(self, made_of: Step) -> Mapping[str, Any]:
-        """The strategy's next model and metrics; none where nobody has a weight."""
-        done, weights, notes = self._counted(made_of)
-        positive = weights > 0
-        used = dict(zip(done[positive].tolist(), weights[positive].tolist(), strict=True))
-        replies = {client: made_of.replies[client].native for client in used}
+    def step(self, made_of: Step) -> Notes:
+        """Take the strategy's next model and metrics; none where nobody has a weight."""
+        ids, weights, notes = self._counted(made_of)
+        is_positive = weights > 0
+        weight_of = dict(zip(ids[is_positive].tolist(), weights[is_positive].tolist(), strict=True))
         self.result = (None, None)
-        if used:
-            self.result = self._aggregated(made_of, done, weights, replies, used)
+        if weight_of:
+            self.result = self._aggregated(made_of, weight_of)
         arrays, metrics = self.result
         if arrays is not None:
             arrays = with_counters(arrays, self._model)
@@ -100,53 +110,53 @@ class FlowerEngine:
             self._model = wire.view_arrays(arrays)
         return notes
 
-    def _counted(self, made_of: Step) -> tuple[Ids, Floats, dict[str, Any]]:
-        """Who counts and how much; equal weights where the strategy's noise counts on them."""
-        done = made_of.done
+    def _counted(self, made_of: Step) -> _Counted:
+        """Return who counts and how much; equal weights where the strategy's noise counts on them."""
+        ids = made_of.ids
         replies_for_noise = self.base.kind.equal
-        if not replies_for_noise or not done.size:
-            return done, made_of.weights, {}
-        if done.size < replies_for_noise:
-            return done[:0], made_of.weights[:0], {"too_few_for_noise": int(done.size)}
-        return done, np.full(done.size, 1 / done.size), {}
+        if not replies_for_noise or not ids.size:
+            return _Counted(ids, made_of.weights, {})
+        if ids.size < replies_for_noise:
+            return _Counted(ids[:0], made_of.weights[:0], {"too_few_for_noise": int(ids.size)})
+        return _Counted(ids, np.full(ids.size, 1 / ids.size), {})
 
-    def _aggregated(
-        self, made_of: Step, done: Ids, weights: Floats, replies: Mapping[int, Message], used: Mapping[int, float]
-    ) -> Aggregate:
+    def _aggregated(self, made_of: Step, weight_of: Mapping[int, float]) -> Aggregate:
+        """Let the strategy aggregate the replies of these clients, or step to a model that we combined."""
+        replies = {client: made_of.replies[client].native for client in weight_of}
         if self.combining.own:
             target = self._combined(made_of)
-            return self.base.step(self.server_round, target, replies, used)
+            return self.base.step(self.server_round, target, replies, weight_of)
         as_sent = np.isinf(made_of.longest)  # otherwise a reply's own model may be longer than the guards allow
         if self.base.kind.equal or (sums_to_one(made_of.cohort) and as_sent):
             errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
-            return self.base.aggregate(self.server_round, replies, used, errors)
-        ids = np.array(list(used), np.int64)
-        target = moved(self._model, made_of.models, ids, np.array(list(used.values())))
+            return self.base.aggregate(self.server_round, replies, weight_of, errors)
+        ids = np.array(list(weight_of), np.int64)
+        target = moved(self._model, made_of.models, ids, np.array(list(weight_of.values())))
         target = no_further(target, self._model, made_of.longest)
-        return self.base.step(self.server_round, target, replies, used)
+        return self.base.step(self.server_round, target, replies, weight_of)
 
     def _combined(self, made_of: Step) -> Model:
-        """w + the combined update, over the arrays that were sent; whole numbers are averaged."""
+        """Return w + the combined update, over the arrays that were sent; whole numbers are averaged."""
         models = made_of.models
-        done = made_of.done
-        arrays_of_first = models[int(done[0])]
+        clients = made_of.ids.tolist()
+        arrays_of_first = models[clients[0]]
         model = {name: self._model.get(name, np.zeros_like(value)) for name, value in arrays_of_first.items()}
-        updates = np.stack([shared_update(models[client], model) for client in done.tolist()])
+        updates = np.stack([shared_update(models[client], model) for client in clients])
         updates = updates.astype(np.result_type(updates, np.float32), copy=False)
         update = self.combining.combined(made_of, updates, learning_rate_of(self.config, RATES))
         counter_names = [name for name, value in model.items() if value.dtype.kind != "f"]
-        counters = {client: {name: models[client][name] for name in counter_names} for client in done.tolist()}
-        averaged_counters = moved(self._model, counters, done, made_of.weights)
+        counters = {client: {name: models[client][name] for name in counter_names} for client in clients}
+        averaged_counters = moved(self._model, counters, made_of.ids, made_of.weights)
         return from_vector(as_vector(model) + update, model) | averaged_counters
 
-    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """The strategy's memory, and the combining rule's."""
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return the strategy's memory, and the combining rule's."""
         memory, kinds = export_memory(self.base.strategy)
         arrays = {f"server.{name}": value for name, value in memory.items()}
         arrays |= {f"combine.{name}": value for name, value in self.combining.export().items()}
         return arrays, {"server": kinds}
 
-    def restore(self, model: Model, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+    def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
         """Go on with this model and what :meth:`export` gave."""
         memory = {name.removeprefix("server."): value for name, value in arrays.items() if name.startswith("server.")}
         rows = {name.removeprefix("combine."): value for name, value in arrays.items() if name.startswith("combine.")}
@@ -155,8 +165,8 @@ class FlowerEngine:
         self._model = dict(model)
 
 
-def train_config(messages: Mapping[int, Message], key: str) -> Mapping[str, Any]:
-    """The config of a round's train messages; empty where there is none."""
+def train_config(messages: Mapping[int, Message], key: str) -> Mapping[str, object]:
+    """Return the config of a round's train messages; empty where there is none."""
     for message in messages.values():
         config = message.content.get(key)
         if isinstance(config, ConfigRecord):
@@ -166,7 +176,7 @@ def train_config(messages: Mapping[int, Message], key: str) -> Mapping[str, Any]
 
 
 def sums_to_one(cohort: Cohort) -> bool:
-    """Whether a weighted mean says it all; a mass that is 1 only in expectation is kept as it is."""
+    """Tell whether a weighted mean says it all; a mass that is 1 only in expectation is kept as it is."""
     if cohort.mass != "one":
         return False
     if not cohort.weights.size:
@@ -207,7 +217,7 @@ def log_other_examples(replies: Mapping[int, Reply], members: Members, base: Bas
 
 
 def with_counters(arrays: ArrayRecord, model: Model) -> ArrayRecord:
-    """The same arrays, but whole numbers (``num_batches_tracked``) stay what they were: Flower averages to floats.
+    """Return the same arrays with whole numbers (``num_batches_tracked``) as such: Flower averages to floats.
 
     PyTorch cuts them to whole numbers when it loads them; signals would change their length with them.
     """

@@ -102,11 +102,15 @@ def _odd_length(values: Metrics, usual: Mapping[str, int]) -> str:
 
 
 def _incomplete(sent: Mapping[int, Metrics]) -> dict[int, str]:
-    """Who lacks a metric that more than half have."""
+    """Return who lacks a metric that more than half have."""
     counts = Counter(name for values in sent.values() for name in values)
-    usual = [name for name, count in counts.items() if 2 * count > len(sent)]
-    missing = {sender: [name for name in usual if name not in values] for sender, values in sent.items()}
-    return {sender: f"metric {names[0]!r} is missing" for sender, names in missing.items() if names}
+    usual_names = [name for name, count in counts.items() if 2 * count > len(sent)]
+    faults: dict[int, str] = {}
+    for sender, values in sent.items():
+        absent_names = [name for name in usual_names if name not in values]
+        if absent_names:
+            faults[sender] = f"metric {absent_names[0]!r} is missing"
+    return faults
 
 
 def _length(value: Metric) -> int:

@@ -27,13 +27,13 @@ from sortition.core.errors import InputError, bad
 from sortition.core.policy import Policy
 from sortition.core.record import RoundRecord
 from sortition.core.rounds import Cohort
-from sortition.core.selector import Selector
+from sortition.core.selector import AnySelector
 from sortition.federation.arrangement import ShadowOption, arranged
 from sortition.federation.engine import Combining
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
 from sortition.federation.metrics import MetricsOption, sinks
-from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
+from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
 from sortition.federation.overlap import OverlappingMessenger
 from sortition.federation.pace import DEADLINE, Pace
 from sortition.federation.screening import ModelCheck
@@ -93,7 +93,7 @@ class SelectorStrategy(Strategy):
 
     def __init__(
         self,
-        selector: Selector[Any] | str = "auto",
+        selector: AnySelector | str = "auto",
         *,
         cohort: int,
         overselect: float = 1.0,
@@ -127,7 +127,7 @@ class SelectorStrategy(Strategy):
             strategy = FedAvg(min_available_nodes=1)
         self.base = BaseStrategy(strategy)
         arrangement = arranged(WHO, selector, shadow, promote)
-        written, resumed = checkpoint_paths(WHO, checkpoint, resume)
+        checkpoint_path, resume_path = checkpoint_paths(WHO, checkpoint, resume)
         self.options = Options(
             selector=arrangement.live,
             cohort=cohort,
@@ -135,11 +135,11 @@ class SelectorStrategy(Strategy):
             rule=pace,
             horizon=horizon,
             seed=seed,
-            guards=Guards() if guards is None else guards,
+            guards=guards or Guards(),
             owner_of=owner_of,
             bind_names=bind_names,
             policy=policy,
-            ledger=None if ledger is None else as_path(WHO, "ledger", ledger),
+            ledger=optional_path(WHO, "ledger", ledger),
             eligible=eligible,
             facts=facts,
             refresh=refresh or {},
@@ -147,10 +147,10 @@ class SelectorStrategy(Strategy):
             profile_timeout=profile_timeout,
             wait_for=wait_for,
             patience=patience,
-            checkpoint=written,
+            checkpoint=checkpoint_path,
             checkpoint_every=checkpoint_every,
-            resume=resumed,
-            audit=None if audit is None else as_path(WHO, "audit", audit),
+            resume=resume_path,
+            audit=optional_path(WHO, "audit", audit),
             on_round=on_round,
             metrics=sinks(WHO, metrics),
             arrangement=arrangement,
@@ -196,8 +196,8 @@ class SelectorStrategy(Strategy):
         if kind.equal and (kind.equal != options.cohort or options.overselect > 1):
             rule = f"the cohort, {options.cohort}, without overselect: its noise is of that many equal weights"
             raise bad(f"{name}.num_sampled_clients", rule, kind.equal)
-        if options.cohort < kind.least:
-            rule = f"at least {kind.least}: of fewer updates {name} makes no model"
+        if options.cohort < kind.least_updates:
+            rule = f"at least {kind.least_updates}: of fewer updates {name} makes no model"
             raise bad("SelectorStrategy.cohort", rule, options.cohort)
         if self.combining.own and not kind.linear:
             raise InputError(
@@ -221,30 +221,30 @@ class SelectorStrategy(Strategy):
         kind = self.base.kind
         if not pace.rule.overlaps:
             return
-        who = "SelectorStrategy.pace"
+        option = "SelectorStrategy.pace"
         if kind.trees:
             hint = "A stale tree cannot be moved to another version."
-            raise bad(who, f"one whose rounds do not overlap for {name}, which trains trees", pace.rule.kind, hint)
+            raise bad(option, f"one whose rounds do not overlap for {name}, which trains trees", pace.rule.kind, hint)
         if kind.equal:
             hint = "Its noise is of a fixed number of fresh updates."
-            raise bad(who, f"one whose rounds do not overlap for {name}", pace.rule.kind, hint)
+            raise bad(option, f"one whose rounds do not overlap for {name}", pace.rule.kind, hint)
         if pace.rule.refill != "step":
             hint = "Flower's strategies write their messages once a round."
             raise bad("pace.refill", "'step' in Flower", pace.rule.refill, hint)
         if pace.rule.normalise == "count" and not kind.linear:
             raise bad("pace.normalise", f"'mass' for {name}, which rescales weights to 1", "count")
-        if pace.least_updates < kind.least:
-            rule = f"such that a step has {kind.least} updates: of fewer {name} makes no model"
-            raise bad(who, rule, pace.least_updates)
+        if pace.least_updates < kind.least_updates:
+            rule = f"such that a step has {kind.least_updates} updates: of fewer {name} makes no model"
+            raise bad(option, rule, pace.least_updates)
 
     def __getattr__(self, name: str) -> Any:
-        """What only the user's own strategy has: an app goes on calling it where it did before."""
+        """Return what only the user's own strategy has: an app goes on calling it where it did before."""
         if name.startswith("_") or "base" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
         return getattr(self.base.strategy, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """What only the user's own strategy has is set there, where it is read."""
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set what only the user's own strategy has there, where it is read."""
         ours = not self._ready or name in self.__dict__ or hasattr(type(self), name)
         if not ours and not name.startswith("_") and hasattr(self.base.strategy, name):
             setattr(self.base.strategy, name, value)
@@ -287,7 +287,7 @@ class SelectorStrategy(Strategy):
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
-        **more: Any,
+        **options: Any,
     ) -> Result:
         """Run the strategy's own ``start`` from the first round, or go on from ``resume`` as if nothing had stopped.
 
@@ -312,7 +312,7 @@ class SelectorStrategy(Strategy):
                 initial_arrays = wire.to_record(self.engine.model)
             self._take_over(stack)
             rounds_left = max(num_rounds - played, 0)
-            arguments: dict[str, Any] = {**more, "num_rounds": rounds_left}
+            arguments: dict[str, object] = {**options, "num_rounds": rounds_left}
             if timeout is not NOT_GIVEN:
                 arguments["timeout"] = timeout
             if train_config is not None:
@@ -361,7 +361,10 @@ class SelectorStrategy(Strategy):
         return messages
 
     def exchange_training(self) -> list[Message]:
-        """Send the train messages of the open round, and wait until it is over; the replies that count, and errors."""
+        """Send the train messages of the open round, and wait until it is over.
+
+        Return the replies that count, and errors.
+        """
         opened = self.driver.round
         if opened is None:
             raise bad("send_and_receive", "called after configure_train", "a call without")
@@ -370,14 +373,14 @@ class SelectorStrategy(Strategy):
             self.driver.await_step()
             return [landed.reply.native for landed in self.messenger.landed.values()]
         self.messenger.wait_for_training(opened.cohort)
-        used = set(self.messenger.used(opened.cohort).tolist())
+        counted = set(self.messenger.used(opened.cohort).tolist())
         replies = self.messenger.training.replies
-        return [reply.native for client, reply in replies.items() if client in used or reply.outcome != "ok"]
+        return [reply.native for client, reply in replies.items() if client in counted or reply.outcome != "ok"]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's aggregate of the replies that can be used, in the cohort's order, by the cohort's weights."""
+        """Return the strategy's aggregate of the usable replies, in the cohort's order, by the cohort's weights."""
         opened = self.driver.round
         if opened is None:
             raise bad("aggregate_train", "called after configure_train", "a call without")
@@ -397,28 +400,28 @@ class SelectorStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As the strategy does, of idle nodes; with fewer of them than it wants, nobody evaluates."""
+        """Let the strategy choose among idle nodes; with fewer of them than it wants, nobody evaluates."""
         busy = {int(session) for session in self.messenger.busy_sessions()}
         return self.base.configure_evaluation(server_round + self.files.played, arrays, config, grid, busy)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As the strategy does, of the replies that can be averaged."""
+        """Let the strategy aggregate the replies that can be averaged."""
         return self.base.aggregate_evaluation(server_round + self.files.played, replies)
 
     # -- whether a run leads anywhere ----------------------------------------------------------------------------------
 
     def _check_cohort(self, cohort: Cohort, available: int) -> None:
         """Refuse a selector that keeps choosing fewer clients than the strategy needs, before they train."""
-        least = self.base.kind.least
+        least_updates = self.base.kind.least_updates
         size = cohort.ids.size
-        if not size or size >= least or available < least:
+        if not size or size >= least_updates or available < least_updates:
             self._too_small = 0
             return
         self._too_small += 1
         owner = type(self.selector).__name__
         why = (
             f"{owner} chose {size} of {available} clients, and {type(self.base.strategy).__name__} makes no model of "
-            f"fewer than {least} updates."
+            f"fewer than {least_updates} updates."
         )
         if self.messenger.moved or self._too_small < IN_VAIN:
             log(WARNING, "This round leaves the model as it is: %s", why)
@@ -435,12 +438,12 @@ class SelectorStrategy(Strategy):
         history = self.history[self.files.played :]
         strategy = type(self.base.strategy).__name__
         most_answers = max((len(record["answered"] or ()) for record in history), default=0)
-        least = self.base.kind.least
+        least_updates = self.base.kind.least_updates
         why = "The log says of every round who was left out and why."
         if not history:
             why = f"{strategy}.start must call self.configure_train, where the selector chooses."
-        if 0 < most_answers < least:
-            why = f"{strategy} needs {least} usable updates in a round, and at most {most_answers} came. "
+        if 0 < most_answers < least_updates:
+            why = f"{strategy} needs {least_updates} usable updates in a round, and at most {most_answers} came. "
             why += "Let the selector choose more clients at a time, or use another strategy."
         raise InputError(
             f"None of {rounds} rounds brought an update that could be used: the model is the one that was given. {why}"
@@ -474,7 +477,7 @@ class DrivenGrid:
 
 
 def _deadline(timeout: float | None) -> float:
-    """The deadline of a round, from what start() was given."""
+    """Return the deadline of a round, from what start() was given."""
     if timeout is NOT_GIVEN:
         return DEADLINE
     if timeout is None:
@@ -483,7 +486,7 @@ def _deadline(timeout: float | None) -> float:
 
 
 def renumbered(result: Result, played: int, initial: ArrayRecord) -> Result:
-    """The result of a run that went on: rounds are counted from the very first, and there is always a model."""
+    """Return the result of a run that went on: rounds count from the very first, and there is always a model."""
     if not result.arrays:
         result.arrays = initial
     for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
@@ -492,7 +495,7 @@ def renumbered(result: Result, played: int, initial: ArrayRecord) -> Result:
     return result
 
 
-def log_privacy(selector: Selector[Any], cohort: int, guards: Guards, kind: Kind) -> None:
+def log_privacy(selector: AnySelector, cohort: int, guards: Guards, kind: Kind) -> None:
     """Log what ``sortition lint`` would find; whether secure aggregation is used cannot be seen here."""
     promises = Promises()
     if kind.equal:

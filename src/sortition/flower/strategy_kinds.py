@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from logging import WARNING
-from typing import Any
 
 from flwr.common.logger import log
 from flwr.serverapp.strategy import (
@@ -48,28 +48,28 @@ class Kind:
     Attributes:
         linear: the next model is a function of w + Σ a_k Δ_k alone, so any mass can be kept.
         weighs: the selector's weights count.
-        least: of fewer updates the strategy makes no model.
+        least_updates: of fewer updates the strategy makes no model.
         equal: the noise of differential privacy assumes equal weights and this many replies; 0: no such noise.
         trees: models are no vectors.
         reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
-        own: the rule is not one of Flower's.
+        is_custom: the rule is not one of Flower's.
         own_evaluation: nor is the average of evaluations.
         only_floats: whole numbers in a model end the run.
     """
 
     linear: bool
     weighs: bool
-    least: int
+    least_updates: int
     equal: int
     trees: bool
     reads_metrics: bool
-    own: bool
+    is_custom: bool
     own_evaluation: bool
     only_floats: bool
 
 
-def layers(strategy: Any) -> list[Any]:
-    """A strategy and those that it wraps, from the outside in."""
+def layers(strategy: Strategy) -> list[Strategy]:
+    """Return a strategy and those that it wraps, from the outside in."""
     outside_in = [strategy]
     while True:
         wrapped = _wrapped_strategy(outside_in[-1])
@@ -78,8 +78,8 @@ def layers(strategy: Any) -> list[Any]:
         outside_in.append(wrapped)
 
 
-def _wrapped_strategy(strategy: Any) -> Strategy | None:
-    """The first strategy that another one holds; a FedAvg wraps nothing."""
+def _wrapped_strategy(strategy: Strategy) -> Strategy | None:
+    """Return the first strategy that another one holds; a FedAvg wraps nothing."""
     if isinstance(strategy, FedAvg):
         return None
     for value in vars(strategy).values():
@@ -88,13 +88,13 @@ def _wrapped_strategy(strategy: Any) -> Strategy | None:
     return None
 
 
-def innermost(strategy: Any) -> Any:
-    """The strategy inside all wrappers."""
+def innermost(strategy: Strategy) -> Strategy:
+    """Return the strategy inside all wrappers."""
     return layers(strategy)[-1]
 
 
-def kind_of(strategy: Any) -> Kind:
-    """What is known of a strategy; a rule of the user's own is taken to use the weights as FedAvg does."""
+def kind_of(strategy: Strategy) -> Kind:
+    """Say what is known of a strategy; a rule of the user's own is taken to use the weights as FedAvg does."""
     if not isinstance(strategy, Strategy):
         raise bad("SelectorStrategy.strategy", "a flwr.serverapp.strategy.Strategy", strategy)
     inner = innermost(strategy)
@@ -102,30 +102,31 @@ def kind_of(strategy: Any) -> Kind:
     replies_for_noise = 0
     if private:
         replies_for_noise = int(private[0].num_sampled_clients)
-    least = max(replies_for_noise, 1)
+    least_updates = max(replies_for_noise, 1)
     if isinstance(inner, Bulyan):
-        least = max(least, 4 * inner.num_malicious_nodes + 3)
+        least_updates = max(least_updates, 4 * inner.num_malicious_nodes + 3)
     step = _function(strategy.aggregate_train)
     evaluation = _function(strategy.aggregate_evaluate)
     return Kind(
         linear=step in [rule.aggregate_train for rule in LINEAR],
         weighs=not isinstance(inner, UNWEIGHTED) and not private,
-        least=least,
+        least_updates=least_updates,
         equal=replies_for_noise,
         trees=isinstance(inner, TREES),
         reads_metrics=isinstance(inner, QFedAvg) or bool(private),
-        own=not step.__module__.startswith("flwr."),
+        is_custom=not step.__module__.startswith("flwr."),
         own_evaluation=not evaluation.__module__.startswith("flwr."),
         only_floats=isinstance(inner, QFedAvg),
     )
 
 
-def _function(method: Any) -> Any:
-    """A method as its class has it."""
-    return getattr(method, "__func__", method)
+def _function(method: Callable[..., object]) -> Callable[..., object]:
+    """Return a method as its class has it."""
+    function: Callable[..., object] = getattr(method, "__func__", method)
+    return function
 
 
-def log_unread(strategy: Any) -> None:
+def log_unread(strategy: Strategy) -> None:
     """Say which options of a strategy of the FedAvg family the selector takes the place of."""
     name = type(strategy).__name__
     key = getattr(strategy, "weighted_by_key", USUAL_KEY)

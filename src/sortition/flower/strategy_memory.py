@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
 from sortition.core.arrays import Array
+from sortition.core.storage.snapshot import StoredTable
 from sortition.flower import wire
 from sortition.flower.strategy_kinds import PRIVATE
 
 ADAPTED = "clipping_norm"  # a number that adaptive clipping changes from round to round
 
 
-def export_memory(strategy: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Memory as named arrays, and a header that says how they were held; of a wrapper, the inner one's too."""
+def export_memory(strategy: Strategy) -> tuple[dict[str, Array], dict[str, object]]:
+    """Return memory as named arrays, and a header that says how they were held; of a wrapper, the inner one's too."""
     arrays: dict[str, Array] = {}
-    header: dict[str, Any] = {}
+    header: dict[str, object] = {}
     for name, value in vars(strategy).items():
         if isinstance(value, Strategy):
             inner_arrays, inner_header = export_memory(value)
@@ -34,7 +34,7 @@ def export_memory(strategy: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, header
 
 
-def restore_memory(strategy: Any, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+def restore_memory(strategy: Strategy, arrays: Mapping[str, Array], header: StoredTable) -> None:
     """Take over what :func:`export_memory` gave."""
     for path, entry in header.items():
         *outer, name = path.split("/")
@@ -48,8 +48,8 @@ def restore_memory(strategy: Any, arrays: Mapping[str, Array], header: Mapping[s
         setattr(owner, name, _as_it_was(entry["kind"], memory))
 
 
-def _as_it_was(kind: str, memory: dict[str, Array]) -> Any:
-    """The attribute as the strategy held it."""
+def _as_it_was(kind: str, memory: dict[str, Array]) -> object:
+    """Return the attribute as the strategy held it."""
     if kind == "list":
         return list(memory.values())
     if kind == "ArrayRecord":
@@ -62,6 +62,7 @@ def _as_it_was(kind: str, memory: dict[str, Array]) -> Any:
 
 
 def _as_arrays(value: object, adapted: bool) -> dict[str, Array] | None:
+    """Return an attribute as named arrays; None where it is no memory."""
     if isinstance(value, ArrayRecord):
         return wire.to_arrays(value)
     if adapted and isinstance(value, float):

@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
-from flwr.app import DEFAULT_TTL, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import DEFAULT_TTL, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
@@ -58,7 +57,7 @@ class FlowerTransport:
         self._records: tuple[Model, ArrayRecord] | None = None  # of the last model that is not the round's own
 
     def online(self) -> Mapping[str, Peer]:
-        """The nodes that are online; an authenticated one has a key."""
+        """Return the nodes that are online; an authenticated one has a key."""
         nodes = list(self.grid.get_node_ids())
         if any(node not in self._keys for node in nodes):
             for info in self.grid.get_nodes():
@@ -74,14 +73,14 @@ class FlowerTransport:
             return []
         messages = [self._message(ask) for ask in asks]
         pushed = set(self.grid.push_messages(messages))
-        now = time.monotonic()
+        clock = time.monotonic()
         handles: list[Handle | None] = []
         for ask, message in zip(asks, messages, strict=True):
             handle = message.metadata.message_id
             if handle not in pushed:
                 handles.append(None)
                 continue
-            self._open[handle] = now + ask.seconds
+            self._open[handle] = clock + ask.seconds
             handles.append(handle)
         return handles
 
@@ -89,8 +88,8 @@ class FlowerTransport:
         """Pull the replies that have come."""
         if wait > 0:
             time.sleep(wait)
-        now = time.monotonic()
-        self._open = {handle: lapses for handle, lapses in self._open.items() if lapses > now}
+        clock = time.monotonic()
+        self._open = {handle: lapses for handle, lapses in self._open.items() if lapses > clock}
         if not self._open:
             return []
         replies = [self.read(message) for message in self.grid.pull_messages(list(self._open))]
@@ -105,7 +104,7 @@ class FlowerTransport:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write_training(self, asks: Mapping[int, Ask]) -> list[Message]:
-        """The strategy's own train messages to these clients, with an assignment beside their records."""
+        """Write the strategy's own train messages to these clients, with an assignment beside their records."""
         self._configure([ask.session for ask in asks.values()])
         self.written = {}
         for client, ask in asks.items():
@@ -128,7 +127,7 @@ class FlowerTransport:
         if ask.kind == "profile":
             assignment = wire.Assignment(facts=ask.facts, optional=ask.optional)
             return Message(RecordDict({wire.ASSIGNMENT: assignment.record()}), node, wire.PROFILE, ttl=ask.seconds)
-        content: dict[str, Any] = {}
+        content: dict[str, ArrayRecord | ConfigRecord | MetricRecord]
         kind = "train"
         if ask.trains:
             self._configure(self._candidates())
@@ -174,16 +173,16 @@ class FlowerTransport:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def replies_to_training(self, messages: Iterable[Message]) -> list[tuple[int | None, Reply]]:
-        """Replies to train messages, with the client of each; None for a reply to a message that nobody sent.
+        """Return replies to train messages with the client of each; None for a reply to a message that nobody sent.
 
-        By the message that they answer: an error may carry the SuperLink's id in place of the node's.
+        Clients are known by the message that they answer: an error may carry the SuperLink's id in place of the node's.
         """
         clients = {message.metadata.message_id: client for client, message in self.written.items()}
         replies = [self.read(message) for message in messages]
         return [(clients.get(reply.handle), reply) for reply in replies]
 
     def read(self, message: Message) -> Reply:
-        """A message as it came over the wire; what cannot be read is not there."""
+        """Read a message as it came over the wire; what cannot be read is not there."""
         handle = message.metadata.reply_to_message_id
         if message.has_error():
             reason = plain_reason(message.error.reason)
@@ -193,13 +192,13 @@ class FlowerTransport:
         content = message.content
         if wire.SELF in content:
             return Reply(handle, profile=read_profile(content), native=message)
-        model, fault = model_of(content, self.base.model, several=self.base.kind.own)
+        model, fault = model_of(content, self.base.model, several=self.base.kind.is_custom)
         rows = wire.received_arrays(content, wire.ROWS)
         return Reply(handle, rows=rows, model=model, fault=fault, native=message)
 
 
 def read_profile(content: RecordDict) -> Profile:
-    """What a node says of itself, as it came over the wire."""
+    """Read what a node says of itself, as it came over the wire."""
     profile = content.config_records.get(wire.SELF, ConfigRecord())
     return Profile(
         name=str(profile.get("name", "")),
@@ -211,7 +210,7 @@ def read_profile(content: RecordDict) -> Profile:
 
 
 def model_of(content: RecordDict, key: str, *, several: bool = False) -> tuple[Model | None, str]:
-    """The model in a reply, and what is wrong with it.
+    """Return the model in a reply, and what is wrong with it.
 
     ``several``: further ArrayRecords may stand beside the one that is named ``key``, for rules of one's own.
     """
@@ -226,7 +225,7 @@ def model_of(content: RecordDict, key: str, *, several: bool = False) -> tuple[M
 
 
 def plain_reason(reason: str) -> str:
-    """An error of a client's app as one line, type and message; Ray's errors hold whole tracebacks."""
+    """Return an error of a client's app as one line, type and message; Ray's errors hold whole tracebacks."""
     first_traceback, cause, _ = reason.rpartition("The above exception was the direct cause")
     last_line = first_traceback.strip().rpartition("\n")[2]
     if cause and re.match(r"[\w.]+(: |$)", last_line):
@@ -238,7 +237,7 @@ def plain_reason(reason: str) -> str:
 
 
 def _lifetime(strategys_choice: float, seconds: float) -> float:
-    """Seconds after which a train message lapses: with its round, or sooner if the strategy says so."""
+    """Return the seconds after which a train message lapses: with its round, or sooner if the strategy says so."""
     if math.isinf(seconds):
         return strategys_choice
     if strategys_choice >= DEFAULT_TTL:

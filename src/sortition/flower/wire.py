@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from numpy.lib import format as npy
 
 from sortition.core import arrays
 from sortition.core.errors import bad
 from sortition.core.signals import sketched
+from sortition.core.storage.npz import read_header
 from sortition.core.storage.snapshot import FOREIGN
 
 OURS = "sortition."  # how the names of our records begin
@@ -64,7 +65,7 @@ class Assignment:
 
     @classmethod
     def of(cls, content: RecordDict) -> Assignment | None:
-        """The assignment in a message; None in a message that another strategy sent."""
+        """Read the assignment in a message; None in a message that another strategy sent."""
         if ASSIGNMENT not in content:
             return None
         fields: dict[str, Any] = {}
@@ -80,21 +81,21 @@ class Assignment:
         return cls(**fields)
 
 
-USUAL: dict[str, Any] = vars(Assignment())
+USUAL: dict[str, object] = vars(Assignment())
 
 
 def without_ours(content: RecordDict) -> RecordDict:
-    """The records of an ordinary message: what Flower's mods and an app's own functions expect, and no more."""
+    """Return the records of an ordinary message: what Flower's mods and an app's own functions expect, and no more."""
     return RecordDict({name: record for name, record in content.items() if not name.startswith(OURS)})
 
 
 def query(name: str) -> str:
-    """The message type that asks for a signal of this name; a sketch is asked of the vector that it folds."""
+    """Return the message type that asks for a signal; a sketch is asked of the vector that it folds."""
     return query_of(sketched(name)[0])
 
 
 def query_of(name: str) -> str:
-    """The message type for a signal's name, which Flower wants to be a Python identifier."""
+    """Return the message type for a signal's name, which Flower wants to be a Python identifier."""
     return f"query.{name.replace('-', '_')}"
 
 
@@ -102,22 +103,22 @@ def query_of(name: str) -> str:
 
 
 def to_arrays(record: ArrayRecord) -> dict[str, arrays.Array]:
-    """The record's arrays by name."""
+    """Return the record's arrays by name."""
     return {name: item.numpy() for name, item in record.items()}
 
 
 def view_arrays(record: ArrayRecord) -> dict[str, arrays.Array]:
-    """The same without copies, to be read only."""
+    """Return the record's arrays by name without copying them; they are read only."""
     return {name: _view(item) for name, item in record.items()}
 
 
-def to_record(values: Mapping[str, Any]) -> ArrayRecord:
-    """Named arrays as a record."""
+def to_record(values: Mapping[str, npt.ArrayLike]) -> ArrayRecord:
+    """Make a record of named arrays."""
     return ArrayRecord({name: Array(np.asarray(value, order="C")) for name, value in values.items()})
 
 
 def received_arrays(content: RecordDict, key: str) -> dict[str, arrays.Array]:
-    """The arrays of a record that a client sent; empty if there is none that can be read."""
+    """Return the arrays of a record that a client sent; none if it cannot be read."""
     try:
         record = content.get(key)
         if isinstance(record, ArrayRecord):
@@ -128,10 +129,8 @@ def received_arrays(content: RecordDict, key: str) -> dict[str, arrays.Array]:
 
 
 def _view(item: Array) -> arrays.Array:
-    """The array in an item's bytes, without a copy of them; it is read only."""
+    """Return the array in an item's bytes, without a copy of them; it is read only."""
     file = io.BytesIO(item.data)
-    version = npy.read_magic(file)
-    read_header: Any = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
     shape, by_column, dtype = read_header(file)
     if dtype.hasobject or any(length < 0 for length in shape):
         raise ValueError("it holds no numbers")

@@ -18,11 +18,10 @@ like any other round to the script; :func:`send` sends what was asked for instea
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import nvflare.client as flare
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
@@ -31,6 +30,7 @@ from sortition.clients import Answers, AppClient, AppReply, Received
 from sortition.clients.answers import Facts
 from sortition.clients.models import Model
 from sortition.clients.received import MakeClient
+from sortition.core.arrays import Array
 from sortition.core.errors import SortitionError, bad
 from sortition.core.signals import Signal
 from sortition.nvflare import wire
@@ -38,10 +38,22 @@ from sortition.nvflare import wire
 __all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "is_train", "receive", "send"]
 
 
+class SiteApi(Protocol):
+    """What an exchange uses of NVFlare's client interface."""
+
+    def get_site_name(self) -> str:
+        """Return the name of this site."""
+        ...
+
+    def send(self, model: FLModel, clear_cache: bool = True, /) -> None:
+        """Send a message to the server."""
+        ...
+
+
 class Exchange:
     """What a script can answer, and the message that it works on; ``api`` sends and knows the site's name."""
 
-    def __init__(self, answers: Answers, api: Any = flare, tags: Iterable[str] = ()) -> None:
+    def __init__(self, answers: Answers, api: SiteApi = flare, tags: Iterable[str] = ()) -> None:
         self.answers = answers
         self.api = api
         self.tags = [str(tag) for tag in tags]
@@ -51,7 +63,7 @@ class Exchange:
         self._received_model: Model = {}  # the received model, where signals of a training compare with it
 
     def take(self, message: FLModel) -> FLModel | None:
-        """The message, if the script must train for it; else None, and it is answered.
+        """Return the message, if the script must train for it; else answer it, and return None.
 
         NVFlare gives the message of a round as often as it is asked for, until something is sent.
         """
@@ -76,20 +88,20 @@ class Exchange:
         return message
 
     def _trains(self, task: wire.SiteTask) -> bool:
-        """Whether a question needs a local training; one that nobody knows is answered with an error."""
+        """Tell whether a question needs a local training; one that nobody knows is answered with an error."""
         try:
             return any(self.answers.signal(name).of == "training" for name in task.signals)
         except SortitionError:
             return False
 
-    def _profile(self, task: wire.SiteTask) -> dict[str, Any]:
+    def _profile(self, task: wire.SiteTask) -> dict[str, object]:
         return {
             "facts": self.answers.facts_of(self.api.get_site_name(), task.facts, task.optional),
             "signals": self.answers.names,
             "tags": self.tags,
         }
 
-    def _rows(self, task: wire.SiteTask, client: AppClient) -> dict[str, Any]:
+    def _rows(self, task: wire.SiteTask, client: AppClient) -> dict[str, Array]:
         payload = task.payload or None
         return {name: self.answers.row(name, client, payload) for name in task.signals}
 
@@ -98,7 +110,14 @@ class Exchange:
         if sent is None:
             model = wire.as_model(message.params)
         make_client = self.answers.make_client
-        received = Received(model, {}, task.t, task.client, task.purpose, self.api.get_site_name())
+        received = Received(
+            model=model,
+            config={},
+            t=task.t,
+            client=task.client,
+            purpose=task.purpose,
+            context=self.api.get_site_name(),
+        )
 
         def run() -> AppReply:
             if sent is None:
@@ -110,31 +129,34 @@ class Exchange:
             make_own = partial(make_client, received)
         return AppClient(received, run, make_own)
 
-    def _reply(self, make: Any) -> None:
+    def _reply(self, make_content: Callable[[], Mapping[str, object]]) -> None:
         """Send an answer; what goes wrong is sent too, since a script that raised would never answer again."""
         try:
-            content = make()
+            content = make_content()
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
-        self.task = self.message = None
-        self.api.send(wire.reply(**content))
+        self.task = None
+        self.message = None
+        self.api.send(wire.reply(content))
 
     def give(self, sent: FLModel, clear_cache: bool = True) -> None:
         """Send what the script trained: as it is, with reports, or only the rows that were asked for."""
-        task, message = self.task, self.message
+        task = self.task
+        message = self.message
         if clear_cache:
-            self.task = self.message = None
+            self.task = None
+            self.message = None
         if task is None or message is None:
             self.api.send(sent, clear_cache)
             return
         try:
-            content: dict[str, Any] = {"rows": self._rows(task, self._client(message, task, sent))}
+            content: dict[str, object] = {"rows": self._rows(task, self._client(message, task, sent))}
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
         if clear_cache:
             self._received_model = {}
         if task.kind == wire.QUERY:
-            self.api.send(wire.reply(**content), clear_cache)
+            self.api.send(wire.reply(content), clear_cache)
             return
         sent.meta = {**(sent.meta or {}), wire.KEY: content}
         self.api.send(sent, clear_cache)
@@ -167,13 +189,13 @@ def answer(
     _exchange = Exchange(Answers(client, facts, signals), tags=tags)
 
 
-def init(*args: Any, **options: Any) -> Any:
-    """As ``nvflare.client.init``."""
+def init(*args: object, **options: object) -> object:
+    """Initialise the client as ``nvflare.client.init`` does."""
     return flare.init(*args, **options)
 
 
 def is_running() -> bool:
-    """Whether there is something to train; questions that need no training are answered on the way."""
+    """Tell whether there is something to train; questions that need no training are answered on the way."""
     while flare.is_running():
         message = flare.receive()
         if message is None:
@@ -184,17 +206,19 @@ def is_running() -> bool:
 
 
 def receive(timeout: float | None = None) -> FLModel | None:
-    """The model to train, the same until :func:`send`; None when the job is over, or after ``timeout`` seconds."""
-    until = math.inf if timeout is None else time.monotonic() + timeout
+    """Return the model to train, the same until :func:`send`; None when the job is over, or after the timeout."""
+    began = time.monotonic()
+    seconds_left = timeout
     while True:
-        left = None if timeout is None else max(until - time.monotonic(), 0.0)
-        message = flare.receive(left)
+        if timeout is not None:
+            seconds_left = max(began + timeout - time.monotonic(), 0.0)
+        message = flare.receive(seconds_left)
         if message is None or _exchange.take(message) is not None:
             return message
 
 
 def is_train() -> bool:
-    """Whether the script must train: in a round, for a question about training, or for a rehearsal."""
+    """Tell whether the script must train: in a round, for a question about training, or for a rehearsal."""
     return _exchange.task is not None or bool(flare.is_train())
 
 
@@ -204,5 +228,5 @@ def send(model: FLModel, clear_cache: bool = True) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Everything else is NVFlare's own."""
+    """Return what else NVFlare's own module has."""
     return getattr(flare, name)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.app_event_type import AppEventType
 
 from sortition.aggregation import StepRule
 from sortition.clients.models import Model
 from sortition.core.errors import InputError, bad
+from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_whole
 from sortition.federation.engine import ModelEngine
 from sortition.nvflare import wire
@@ -40,10 +41,10 @@ class SelectorController(SelectingController):
         selector: str,
         cohort: int,
         num_rounds: int,
-        model: Mapping[str, Any] | None = None,
-        step: Mapping[str, Any] | None = None,
+        model: Mapping[str, npt.ArrayLike] | None = None,
+        step: StoredTable | None = None,
         persistor_id: str = "persistor",
-        options: Mapping[str, Any] | None = None,
+        options: StoredTable | None = None,
     ) -> None:
         super().__init__(persistor_id=persistor_id, ignore_result_error=True)
         if not is_whole(num_rounds, 1):
@@ -73,6 +74,7 @@ class SelectorController(SelectingController):
         self.started.end()
 
     def _first_model(self) -> Model:
+        """Return the model that was given, or that a persistor loads."""
         if self.model is not None:
             model = {name: np.asarray(value, np.float32) for name, value in self.model.items()}
         else:

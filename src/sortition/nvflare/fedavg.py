@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+import numpy.typing as npt
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.workflows.fedavg import FedAvg
 
 from sortition.clients.models import Model, as_vector, from_vector
 from sortition.core.errors import bad
+from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.engine import Combining, ModelEngine, Step
 from sortition.nvflare import wire
 from sortition.nvflare.federation import SelectingController
@@ -28,14 +30,14 @@ class FedAvgEngine(ModelEngine):
         exclude_vars: FedAvg's pattern of the names of arrays that are not aggregated; they stay as they are.
     """
 
-    def __init__(self, model: Mapping[str, Any], combining: Combining, exclude_vars: str | None) -> None:
+    def __init__(self, model: Mapping[str, npt.ArrayLike], combining: Combining, exclude_vars: str | None) -> None:
         super().__init__(model, combine=combining)
         self._excluded = None
         if exclude_vars:
             self._excluded = re.compile(exclude_vars)
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """FedAvg, as checkpoints name it beside the rules of SelectorController, and the combining rule."""
         return {"step.name": "NVFlare's FedAvg", **self.combining.identity}
 
@@ -43,9 +45,9 @@ class FedAvgEngine(ModelEngine):
         """Take the model that FedAvg's loop holds: NVFlare's components may have changed it between rounds."""
         self._model = model
 
-    def step(self, made_of: Step) -> Mapping[str, Any]:
+    def step(self, made_of: Step) -> Mapping[str, object]:
         """Move the model by the combined update."""
-        if made_of.done.size:
+        if made_of.ids.size:
             model = self._model
             moved_model = from_vector(as_vector(model) + self.update_of(made_of), model)
             unmoved = {name: model[name] for name in moved_model if self._stays(name)}
@@ -53,6 +55,7 @@ class FedAvgEngine(ModelEngine):
         return {}
 
     def _stays(self, name: str) -> bool:
+        """Tell whether an array is not aggregated."""
         return self._excluded is not None and self._excluded.search(name) is not None
 
 
@@ -66,7 +69,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
         kwargs: everything else is FedAvg's: ``num_rounds``, ``persistor_id``, ``stop_cond`` …
     """
 
-    model: Any
+    model: Any  # a model of NVFlare, its parameters, or None
     start_round: int
     num_rounds: int
     _model_engine: FedAvgEngine
@@ -74,7 +77,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
 
     # NVFlare finds the arguments of FedAvg itself through the names args and kwargs
     def __init__(
-        self, selector: str, cohort: int, *args: Any, options: Mapping[str, Any] | None = None, **kwargs: Any
+        self, selector: str, cohort: int, *args: object, options: StoredTable | None = None, **kwargs: object
     ) -> None:
         for name in ("aggregator", "aggregation_weights"):
             if kwargs.get(name):
@@ -86,7 +89,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
         self.configure(selector, cohort, self.num_rounds, options)
 
     def play(self, stack: ExitStack) -> None:
-        """FedAvg's own rounds, with its model or that of a checkpoint."""
+        """Play FedAvg's own rounds, with its model or that of a checkpoint."""
         self._stack = stack
         if self.model is not None:
             params = self.model
@@ -105,7 +108,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
         return dict(self._model_engine.model)
 
     def load_model(self) -> FLModel:
-        """The persistor's model, or that of the checkpoint."""
+        """Return the persistor's model, or that of the checkpoint."""
         model: FLModel = super().load_model()
         model.params = self._go_on(wire.as_model(model.params))
         return model
@@ -113,7 +116,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
     # -- a round: FedAvg calls these one after the other ---------------------------------------------------------------
 
     def sample_clients(self, num_clients: int | None = None) -> list[str]:
-        """The sites that the selector chooses."""
+        """Return the sites that the selector chooses."""
         return self.choose()
 
     def send_model(
@@ -123,7 +126,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
         targets: list[str] | None = None,
         min_responses: int | None = None,
         timeout: int = 0,
-        callback: Callable[[FLModel], Any] | None = None,
+        callback: Callable[[FLModel], object] | None = None,
     ) -> None:
         """Send the model to the cohort, wait until the round is over, and make the next model.
 
@@ -144,11 +147,11 @@ class SelectedFedAvg(SelectingController, FedAvg):
                 self.error(f"FedAvg cannot sum up the result of {result.meta['client_name']}: {error}")
 
     def get_num_standing_tasks(self) -> int:
-        """None that FedAvg must wait for: the round is over, and questions to silent sites wait for nobody."""
+        """Return 0: the round is over, and FedAvg must not wait for questions to silent sites."""
         return 0
 
     def update_model(self, model: FLModel, aggr_result: FLModel) -> FLModel:
-        """The model moved by the cohort's weights; FedAvg's own sum gives metrics and metadata only."""
+        """Return the model moved by the cohort's weights; FedAvg's own sum gives metrics and metadata only."""
         moved = FLModel(
             ParamsType.FULL, dict(self._model_engine.model), metrics=aggr_result.metrics, meta=aggr_result.meta
         )

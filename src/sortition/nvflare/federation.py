@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from nvflare.apis.client import Client
 from nvflare.apis.fl_context import FLContext
@@ -13,6 +11,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.workflows.model_controller import ModelController
 
 from sortition.core.errors import SortitionError
+from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.engine import ModelEngine
 from sortition.federation.live import LiveFederation
 from sortition.nvflare.options import read_combining, read_options
@@ -31,17 +30,17 @@ class SelectingController(ModelController):
     transport: NvflareTransport
     federation: LiveFederation | None = None
 
-    def configure(self, selector: str, cohort: int, rounds: int, options: Mapping[str, Any] | None) -> None:
+    def configure(self, selector: str, cohort: int, rounds: int, options: StoredTable | None) -> None:
         """Check what was given, and keep it where NVFlare looks: in attributes that are called like the arguments."""
-        who = type(self).__name__
-        self.settings = read_options(who, selector, cohort, rounds, options)
-        self.combining = read_combining(who, options)
+        owner = type(self).__name__
+        self.settings = read_options(owner, selector, cohort=cohort, rounds=rounds, options=options)
+        self.combining = read_combining(owner, options)
         self.selector = selector
         self.cohort = cohort
         self.options = options
 
     def run(self) -> None:
-        """The workflow; a mistake of the user stops the job with one sentence."""
+        """Run the workflow; a mistake of the user stops the job with one sentence."""
         try:
             with ExitStack() as stack:
                 self.play(stack)
@@ -55,7 +54,7 @@ class SelectingController(ModelController):
         """Play all rounds; the stack holds the files."""
 
     def begin(self, engine: ModelEngine, rounds: int, stack: ExitStack) -> int:
-        """Make the federation of this job; how many rounds were played before a restart."""
+        """Make the federation of this job; return how many rounds were played before a restart."""
         self.transport = NvflareTransport(self, rounds)
         self.federation = LiveFederation(self.transport, engine, self.settings, "nvflare", logger=self.logger)
         return self.federation.open(stack)
@@ -68,7 +67,7 @@ class SelectingController(ModelController):
         return self.federation
 
     def choose(self) -> list[str]:
-        """Open a round; the names of the sites that the selector chose, in the cohort's order."""
+        """Open a round; return the names of the sites that the selector chose, in the cohort's order."""
         federation = self.started
         cohort = federation.driver.open_round().cohort
         size = federation.messenger.model_size().parameters or 0
@@ -82,6 +81,6 @@ class SelectingController(ModelController):
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """Called by NVFlare with the result of a task that has ended: it is counted as late."""
+        """Count the result of a task that has ended as late; NVFlare calls this."""
         if self.federation is not None:
             self.transport.take_late(client_task_id, result)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+import numpy.typing as npt
 from nvflare.app_common.workflows.fedavg import FedAvg
 from nvflare.client.config import ExchangeFormat
 from nvflare.fuel.utils.class_utils import get_component_init_parameters
@@ -15,6 +16,15 @@ from nvflare.job_config.script_runner import ScriptRunner
 from sortition.core.errors import InputError, bad
 from sortition.nvflare.controller import SelectorController
 from sortition.nvflare.fedavg import SelectedFedAvg
+
+Recipe = TypeVar("Recipe")  # a recipe or a job of NVFlare, whose classes are untyped
+
+
+class Workflow(Protocol):
+    """A workflow of a job, as far as it is looked at here."""
+
+    controller: object
+
 
 WOULD_WORK = """These lines would work:
     recipe = FedAvgRecipe(name="job", model=Net(), min_clients=2, num_rounds=50, train_script="train.py")
@@ -30,13 +40,13 @@ def selector_job(
     selector: str,
     cohort: int,
     num_rounds: int,
-    model: Mapping[str, Any],
+    model: Mapping[str, npt.ArrayLike],
     script_args: str = "",
     framework: FrameworkType = FrameworkType.NUMPY,
     min_clients: int = 1,
     **options: Any,
 ) -> FedJob:
-    """A job that trains ``model`` with the sites that a selector chooses.
+    """Make a job that trains ``model`` with the sites that a selector chooses.
 
     Args:
         name: of the job.
@@ -50,23 +60,33 @@ def selector_job(
         min_clients: sites that must be connected for NVFlare to start the job; if fewer are left, it ends the job.
         options: ``step``, and the options of docs/nvflare.md: ``parameters``, ``seed``, ``deadline``, ``checkpoint`` …
     """
-    initial = {key: _plain(value) for key, value in model.items()}
+    initial_model = {key: _plain(value) for key, value in model.items()}
     step = options.pop("step", None)
-    controller = SelectorController(selector, cohort, num_rounds, initial, step, persistor_id="", options=options)
+    controller = SelectorController(
+        selector=selector,
+        cohort=cohort,
+        num_rounds=num_rounds,
+        model=initial_model,
+        step=step,
+        persistor_id="",
+        options=options,
+    )
     job = FedJob(name=name, min_clients=min_clients)
     job.to_server(controller)
     job.to_clients(ScriptRunner(script, script_args=script_args, framework=framework))
     return job
 
 
-def _plain(value: Any) -> Any:
-    """Arrays and tensors as nested lists, which JSON can write; anything else as it is."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return value
+def _plain(value: npt.ArrayLike) -> npt.ArrayLike:
+    """Return arrays and tensors as nested lists, which JSON can write; anything else as it is."""
+    to_list = getattr(value, "tolist", None)
+    if to_list is None:
+        return value
+    nested_lists: npt.ArrayLike = to_list()
+    return nested_lists
 
 
-def select_clients(recipe: Any, selector: str, *, cohort: int, **options: Any) -> Any:
+def select_clients(recipe: Recipe, selector: str, *, cohort: int, **options: Any) -> Recipe:
     """Give an existing FedAvg recipe (or job) another selection: its controller becomes ``SelectedFedAvg``.
 
     Args:
@@ -89,8 +109,8 @@ def select_clients(recipe: Any, selector: str, *, cohort: int, **options: Any) -
     )
 
 
-def _workflows(recipe: Any) -> list[Any]:
-    """The workflows of a recipe or job; NVFlare offers no public way to look at them."""
+def _workflows(recipe: object) -> list[Workflow]:
+    """Return the workflows of a recipe or job; NVFlare offers no public way to look at them."""
     job = recipe
     if not isinstance(recipe, FedJob):
         job = getattr(recipe, "_job", None)
@@ -100,10 +120,13 @@ def _workflows(recipe: Any) -> list[Any]:
     return list(apps["server"].get_app_config().workflows)
 
 
-def _selected(fedavg: FedAvg, selector: str, cohort: int, options: dict[str, Any]) -> SelectedFedAvg:
-    """The same FedAvg, with another selection; NVFlare keeps arguments as attributes, with or without an underscore."""
+def _selected(fedavg: FedAvg, selector: str, cohort: int, options: Mapping[str, object]) -> SelectedFedAvg:
+    """Make the same FedAvg with another selection.
+
+    NVFlare keeps arguments as attributes, with or without an underscore.
+    """
     attributes = vars(fedavg)
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     for name in get_component_init_parameters(fedavg).keys() - {"args", "kwargs"}:
         for attribute in (name, f"_{name}"):
             if attribute in attributes:

@@ -11,12 +11,14 @@ from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.core.policy import Policy
+from sortition.core.selector import AnySelector
+from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_number
 from sortition.federation.arrangement import arranged
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
 from sortition.federation.metrics import Metrics, MetricsSink, sinks
-from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
+from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
 from sortition.federation.pace import DEADLINE, Pace, refuse_overlap
 from sortition.selectors import find
 
@@ -52,8 +54,8 @@ TRANSLATED = (
 )
 
 
-def read_options(who: str, selector: str, cohort: int, rounds: int, options: Mapping[str, Any] | None) -> Options:
-    """The options of a federation, from the table that a controller is given.
+def read_options(who: str, selector: str, cohort: int, rounds: int, options: StoredTable | None) -> Options:
+    """Read the options of a federation from the table that a controller is given.
 
     Args:
         who: the controller's class, for messages.
@@ -63,19 +65,11 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         options: a table of the keys that docs/nvflare.md lists.
     """
     table = _table(who, "options", options)
-    known = sorted((*AS_GIVEN, *TRANSLATED))
+    option_names = sorted((*AS_GIVEN, *TRANSLATED))
     for name in table:
-        if name not in known:
-            raise unknown("option", name, known, f"{who}.options")
+        if name not in option_names:
+            raise unknown("option", name, option_names, f"{who}.options")
     checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
-    audit = table.get("audit") or None
-    ledger = table.get("ledger") or None
-    ledger_path = None
-    if ledger is not None:
-        ledger_path = as_path(who, "ledger", ledger)
-    audit_path = None
-    if audit is not None:
-        audit_path = as_path(who, "audit", audit)
     method = _selector(who, selector, _table(who, "parameters", table.get("parameters")))
     arrangement = arranged(who, method, _shadows(who, table.get("shadow")), table.get("promote"), label=selector)
     pace = Pace.of(table.get("pace"), f"{who}.options")
@@ -91,13 +85,13 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         guards=_guards(who, _table(who, "guards", table.get("guards"))),
         owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
         policy=_policies(who, table.get("policy")),
-        ledger=ledger_path,
+        ledger=optional_path(who, "ledger", table.get("ledger") or None),
         eligible=_function_or_names(who, table.get("eligible")),
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
         rule=pace,
         checkpoint=checkpoint,
         resume=resume,
-        audit=audit_path,
+        audit=optional_path(who, "audit", table.get("audit") or None),
         on_round=_function(who, "on_round", table.get("on_round")),
         metrics=_metrics(who, table.get("metrics")),
         who=who,
@@ -105,12 +99,12 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
     )
 
 
-def read_combining(who: str, options: Mapping[str, Any] | None) -> Combining:
-    """How updates become one: the option ``combine``, a rule's name or a table of its parameters."""
+def read_combining(who: str, options: StoredTable | None) -> Combining:
+    """Read how updates become one: the option ``combine``, a rule's name or a table of its parameters."""
     return Combining.by((options or {}).get("combine", "mean"), who)
 
 
-def _table(who: str, name: str, value: object) -> Mapping[str, Any]:
+def _table(who: str, name: str, value: object) -> StoredTable:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -118,7 +112,7 @@ def _table(who: str, name: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def _selector(who: str, name: str, parameters: Mapping[str, Any]) -> Selector[Any]:
+def _selector(who: str, name: str, parameters: StoredTable) -> AnySelector:
     if not isinstance(name, str):
         raise bad(f"{who}.selector", "the name of a method", name, "Its parameters go into options.")
     if ":" not in name:
@@ -129,20 +123,19 @@ def _selector(who: str, name: str, parameters: Mapping[str, Any]) -> Selector[An
     return method.load(**parameters)
 
 
-def _guards(who: str, table: Mapping[str, Any]) -> Guards:
+def _guards(who: str, table: StoredTable) -> Guards:
     try:
         return Guards(**table)
     except TypeError as error:
         raise InputError(f"{who}.guards must hold keys of Guards; {error}.") from None
 
 
-def _policies(who: str, value: Any) -> list[Policy]:
-    """The policies of a table, or of a list of tables."""
+def _policies(who: str, value: object) -> list[Policy]:
+    """Read the policies of a table, or of a list of tables."""
     if value is None:
         return []
-    tables = value if isinstance(value, list) else [value]
     policies = []
-    for table in tables:
+    for table in _as_list(value):
         try:
             policies.append(Policy(**_table(who, "policy", table)))
         except TypeError as error:
@@ -150,22 +143,22 @@ def _policies(who: str, value: Any) -> list[Policy]:
     return policies
 
 
-def _owner_of(owners: Mapping[str, Any]) -> Owner | None:
-    """From a site's name to its owner; a site that is not named owns itself."""
+def _owner_of(owners: StoredTable) -> Owner | None:
+    """Return a function from a site's name to its owner; a site that is not named owns itself."""
     if not owners:
         return None
     return lambda site: owners.get(site, site)
 
 
-def _function_or_names(who: str, value: Any) -> Eligible | None:
-    """Who is eligible: names and tags as they are, or a function by its import path."""
+def _function_or_names(who: str, value: Eligible | str | None) -> Eligible | None:
+    """Return who is eligible: names and tags as they are, or a function by its import path."""
     if isinstance(value, str) or callable(value):
         return _function(who, "eligible", value)
     return value
 
 
 def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
-    """A function that the server can import."""
+    """Import a function that an option names."""
     if path is None:
         return None
     if not isinstance(path, str) or ":" not in path:
@@ -177,15 +170,17 @@ def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
     return function
 
 
-def _shadows(who: str, value: Any) -> dict[str, Selector[Any]]:
-    """Methods by label: names or import paths, and tables with ``name``, ``label`` and parameters."""
+def _shadows(who: str, value: object) -> dict[str, AnySelector]:
+    """Read methods by label: names or import paths, and tables with ``name``, ``label`` and parameters."""
     if value is None:
         return {}
     if not isinstance(value, list):
         raise bad(f"{who}.shadow", "a list of methods", value, 'Write ["oort"].')
-    shadows: dict[str, Selector[Any]] = {}
+    shadows: dict[str, AnySelector] = {}
     for option in value:
-        table = dict(option) if isinstance(option, Mapping) else {"name": option}
+        table: dict[str, Any] = {"name": option}
+        if isinstance(option, Mapping):
+            table = dict(option)
         name = table.pop("name", None)
         label = str(table.pop("label", name))
         if label in shadows:
@@ -194,21 +189,31 @@ def _shadows(who: str, value: Any) -> dict[str, Selector[Any]]:
     return shadows
 
 
-def _metrics(who: str, value: Any) -> tuple[MetricsSink, ...]:
-    """Where numbers are shown: a port, a table of ``Metrics``, or functions by import path that make a sink."""
-    several = value if isinstance(value, list) else [value]
+def _metrics(who: str, value: object) -> tuple[MetricsSink, ...]:
+    """Read where numbers are shown: a port, a table of ``Metrics``, or functions by import path that make a sink."""
     chosen: list[MetricsSink | int] = []
-    for option in several:
+    for option in _as_list(value):
         if isinstance(option, Mapping):
             chosen.append(_endpoint(who, option))
-        elif isinstance(option, str) and (make := _function(who, "metrics", option)) is not None:
-            chosen.append(make())
+            continue
+        make_sink = None
+        if isinstance(option, str):
+            make_sink = _function(who, "metrics", option)
+        if make_sink is not None:
+            chosen.append(make_sink())
         elif option is not None:
             chosen.append(option)
     return sinks(who, chosen)
 
 
-def _endpoint(who: str, table: Mapping[str, Any]) -> Metrics:
+def _as_list(value: object) -> list[Any]:
+    """Return a list as it is, and anything else as a list of one."""
+    if isinstance(value, list):
+        return value
+    return [value]
+
+
+def _endpoint(who: str, table: StoredTable) -> Metrics:
     try:
         return Metrics(**table)
     except TypeError as error:
@@ -216,7 +221,7 @@ def _endpoint(who: str, table: Mapping[str, Any]) -> Metrics:
 
 
 def _deadline(who: str, seconds: float | None) -> float:
-    """Seconds of a round; null waits for everybody."""
+    """Read the seconds of a round; null waits for everybody."""
     if seconds is None:
         return math.inf
     if not (is_number(seconds) and math.isfinite(seconds) and seconds > 0):
@@ -224,7 +229,7 @@ def _deadline(who: str, seconds: float | None) -> float:
     return float(seconds)
 
 
-def _resumes(who: str, table: Mapping[str, Any]) -> bool | None:
+def _resumes(who: str, table: StoredTable) -> bool | None:
     resume = table.get("resume", False)
     if not isinstance(resume, bool):
         raise bad(f"{who}.resume", "true or false", resume)

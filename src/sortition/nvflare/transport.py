@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, Queue
-from typing import Any
+from typing import cast
 
+import numpy.typing as npt
 from nvflare.apis.controller_spec import ClientTask, Task
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
@@ -74,7 +75,7 @@ class NvflareTransport:
         self._numbers = itertools.count()
 
     def online(self) -> Mapping[str, Peer]:
-        """The connected sites; one that connects anew has another session."""
+        """Return the connected sites; one that connects anew has another session."""
         self._stop_if_aborted()
         peers: dict[str, Peer] = {}
         for client in self.controller.engine.get_clients():
@@ -86,18 +87,18 @@ class NvflareTransport:
 
     def post(self, asks: Sequence[Ask]) -> Sequence[Handle | None]:
         """Make one task of all asks that differ in nothing but the site."""
-        alike: dict[Any, list[Ask]] = {}
+        groups: dict[Hashable, list[Ask]] = {}
         for ask in asks:
-            alike.setdefault(_content(ask), []).append(ask)
+            groups.setdefault(_content(ask), []).append(ask)
         handles: dict[str, Handle] = {}
-        for group in alike.values():
+        for group in groups.values():
             handles |= self._broadcast({self._site_of[ask.session]: ask for ask in group})
         return [handles[ask.session] for ask in asks]
 
     def poll(self, wait: float) -> Sequence[Reply]:
-        """Read the results that NVFlare has handed over."""
+        """Read the results that NVFlare has handed over; report work without a deadline of sites that left as lost."""
         self._stop_if_aborted()
-        replies: list[Reply] = []
+        replies = self._lost()
         try:
             handle, result = self._arrived.get(block=wait > 0, timeout=wait)
             while True:
@@ -114,14 +115,14 @@ class NvflareTransport:
         """
         withdrawn: list[Handle] = []
         for handle in handles:
-            waiting = self._open.get(handle)
-            if waiting is None or waiting.site in waiting.task.last_client_task_map:
+            open_ask = self._open.get(handle)
+            if open_ask is None or open_ask.site in open_ask.task.last_client_task_map:
                 continue
-            others = [site for site in waiting.task.targets or () if site != waiting.site]
-            if others:
-                waiting.task.targets = others
+            other_sites = [site for site in open_ask.task.targets or () if site != open_ask.site]
+            if other_sites:
+                open_ask.task.targets = other_sites
             else:  # no target at all would mean everybody
-                self.controller.cancel_task(waiting.task)
+                self.controller.cancel_task(open_ask.task)
             withdrawn.append(handle)
             del self._open[handle]
         return withdrawn
@@ -133,7 +134,7 @@ class NvflareTransport:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def _broadcast(self, asks: Mapping[str, Ask]) -> dict[str, Handle]:
-        """Send one task to these sites; the handles, by session."""
+        """Send one task to these sites; return the handles, by session."""
         controller = self.controller
         number = next(self._numbers)
         first = next(iter(asks.values()))
@@ -160,7 +161,7 @@ class NvflareTransport:
         return handles
 
     def _message(self, asks: Mapping[str, Ask]) -> FLModel:
-        """One message for all these sites; it names the id of each."""
+        """Write one message for all these sites; it names the id of each."""
         ask = next(iter(asks.values()))
         task = wire.SiteTask(
             kind=ask.kind,
@@ -172,7 +173,7 @@ class NvflareTransport:
             payload=dict(ask.payload),
         )
         message = task.on(ask.model, self.rounds)
-        message.meta[wire.CLIENTS] = {site: asked.client for site, asked in asks.items()}
+        message.meta[wire.CLIENTS] = {site: ask_of_site.client for site, ask_of_site in asks.items()}
         if ask.kind == "train" and self.train_message is not None:
             message.current_round = self.train_message.current_round
             message.meta = {**(self.train_message.meta or {}), **message.meta}
@@ -189,14 +190,29 @@ class NvflareTransport:
             self._arrived.put((_handle(number, client_task.client.name), result))
 
     def _read(self, handle: Handle, result: Shareable) -> Reply:
-        answered = self._open.pop(handle, None)
-        if answered is None:
+        """Read a result, of a task that may have ended."""
+        open_ask = self._open.pop(handle, None)
+        if open_ask is None:
             return Reply(handle, "lost", "it answers a task that has ended")
-        return read_reply(handle, answered.site, answered.ask, result)
+        return read_reply(handle, open_ask.site, open_ask.ask, result)
+
+    def _lost(self) -> list[Reply]:
+        """Give up work without a deadline of sites that have disconnected, or have connected anew."""
+        endless = {handle: open_ask for handle, open_ask in self._open.items() if open_ask.lapses == math.inf}
+        if not endless:
+            return []
+        online = self.online()
+        replies = []
+        for handle, open_ask in endless.items():
+            if open_ask.ask.session not in online:
+                del self._open[handle]
+                replies.append(Reply(handle, "lost", f"site {open_ask.site} has disconnected"))
+        return replies
 
     def _forget_lapsed(self) -> None:
-        now = time.monotonic()
-        self._open = {handle: waiting for handle, waiting in self._open.items() if waiting.lapses > now}
+        """Forget what nobody waits for any more."""
+        clock = time.monotonic()
+        self._open = {handle: open_ask for handle, open_ask in self._open.items() if open_ask.lapses > clock}
 
     def _stop_if_aborted(self) -> None:
         if self.controller.abort_signal.triggered:
@@ -204,7 +220,7 @@ class NvflareTransport:
 
 
 def read_reply(handle: Handle, site: str, ask: Ask, result: Shareable) -> Reply:
-    """What a site sent, as it came over the wire; what cannot be read is not there."""
+    """Read what a site sent, as it came over the wire; what cannot be read is not there."""
     code = result.get_return_code()
     if code and code != ReturnCode.OK:
         return Reply(handle, "failed", f"its task ended with {code}")
@@ -226,12 +242,12 @@ def read_reply(handle: Handle, site: str, ask: Ask, result: Shareable) -> Reply:
     return Reply(handle, rows=rows)
 
 
-def read_profile(content: Mapping[str, Any]) -> Profile:
-    """What a site says of itself; its name is NVFlare's."""
+def read_profile(content: Mapping[str, object]) -> Profile:
+    """Read what a site says of itself; its name is NVFlare's."""
     facts: dict[str, Array] = {}
     for name, value in wire.table_of(content.get("facts")).items():
         try:
-            facts[name] = as_array(name, value)
+            facts[name] = as_array(name, cast(npt.ArrayLike, value))
         except InputError:
             continue
     return Profile(facts=facts, signals=_words(content.get("signals")), tags=_words(content.get("tags")))
@@ -254,8 +270,8 @@ def _handle(number: int, site: str) -> Handle:
     return f"{number}/{site}"
 
 
-def _content(ask: Ask) -> tuple[Any, ...]:
-    """What one task says to all its sites; models and payloads are compared as objects."""
+def _content(ask: Ask) -> Hashable:
+    """Return what one task says to all its sites; models and payloads are compared as objects."""
     payload = tuple((name, id(array)) for name, array in ask.payload.items())
     model = 0
     if ask.model:
@@ -264,12 +280,12 @@ def _content(ask: Ask) -> tuple[Any, ...]:
 
 
 def _holds_parameters(message: FLModel) -> bool:
-    """Whether NVFlare may tell its components that a result is accepted."""
+    """Tell whether NVFlare may tell its components that a result is accepted."""
     return bool(message.params)
 
 
 def _whole_seconds(seconds: float) -> int:
-    """NVFlare counts whole seconds, and takes 0 for no limit."""
+    """Round up to whole seconds, as NVFlare counts them; it takes 0 for no limit."""
     if math.isinf(seconds):
         return 0
     return max(math.ceil(seconds), 1)

@@ -44,13 +44,13 @@ class SiteTask:
     payload: dict[str, Array] = field(default_factory=dict)
 
     def on(self, model: Model, rounds: int) -> FLModel:
-        """A message that carries this task and the model."""
+        """Make a message that carries this task and the model."""
         meta = {KEY: asdict(self)}
         return FLModel(ParamsType.FULL, dict(model), current_round=self.t, total_rounds=rounds, meta=meta)
 
     @classmethod
     def of(cls, message: FLModel, site: str = "") -> SiteTask | None:
-        """The task of a message to this site; None if it is not ours."""
+        """Read the task of a message to this site; None if it is not ours."""
         content = (message.meta or {}).get(KEY)
         if not isinstance(content, Mapping) or "kind" not in content:
             return None
@@ -62,28 +62,28 @@ class SiteTask:
         return cls(**fields)
 
 
-def reply(**content: Any) -> FLModel:
-    """An answer without a model; NVFlare wants parameters or metrics in every message."""
-    return FLModel(metrics={KEY: 1.0}, meta={KEY: content})
+def reply(content: Mapping[str, object]) -> FLModel:
+    """Make an answer without a model; NVFlare wants parameters or metrics in every message."""
+    return FLModel(metrics={KEY: 1.0}, meta={KEY: dict(content)})
 
 
-def content_of(message: FLModel) -> dict[str, Any]:
-    """What a site answered, or nothing."""
+def content_of(message: FLModel) -> dict[str, object]:
+    """Return what a site answered, or nothing."""
     content = (message.meta or {}).get(KEY)
     if not isinstance(content, Mapping):
         return {}
     return dict(content)
 
 
-def table_of(content: object) -> dict[str, Any]:
-    """Rows or facts by name, as they were sent; not yet screened."""
+def table_of(content: object) -> dict[str, object]:
+    """Return rows or facts by name, as they were sent; not yet screened."""
     if not isinstance(content, Mapping):
         return {}
     return {str(name): value for name, value in content.items()}
 
 
 def as_model(params: Mapping[str, Any] | None) -> Model:
-    """Parameters as numpy arrays; tensors of PyTorch are copied to the processor's memory."""
+    """Return parameters as numpy arrays; tensors of PyTorch are copied to the processor's memory."""
     model: Model = {}
     for name, value in (params or {}).items():
         if hasattr(value, "detach"):
@@ -93,7 +93,7 @@ def as_model(params: Mapping[str, Any] | None) -> Model:
 
 
 def trained(message: FLModel, sent_model: Model) -> Model:
-    """The model that a message holds; a difference is added to the model that was sent."""
+    """Return the model that a message holds; a difference is added to the model that was sent."""
     arrays = as_model(message.params)
     if message.params_type != ParamsType.DIFF:
         return arrays

@@ -148,14 +148,14 @@ def _check_guards(deployment: Deployment) -> None:
 def _probability(selector: AnySelector, sampling: Sampling, cohort: int, clients: int) -> float:
     if sampling == "full":
         return 1.0
-    given = selector.parameters().get("q")
-    if sampling == "poisson" and given is not None:
-        return min(float(given), 1.0)
+    q = selector.parameters().get("q")
+    if sampling == "poisson" and q is not None:
+        return min(float(q), 1.0)
     return cohort / clients
 
 
 def _event(dp: Any, sampling: Sampling, *, probability: float, cohort: int, clients: int, noise: float) -> Any:
-    """One round as the accountant's event."""
+    """Return one round as the accountant's event."""
     gaussian = dp.GaussianDpEvent(noise)
     if sampling == "poisson":
         return dp.PoissonSampledDpEvent(probability, gaussian)
@@ -165,7 +165,7 @@ def _event(dp: Any, sampling: Sampling, *, probability: float, cohort: int, clie
 
 
 def _ledger(dp: Any, accountant: Accountant, sampling: Sampling) -> Any:
-    """An accountant of dp-accounting, for the neighbours that the sampling has a bound for."""
+    """Return an accountant of dp-accounting, for the neighbours that the sampling has a bound for."""
     relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
     if sampling == "without-replacement":
         relation = dp.NeighboringRelation.REPLACE_ONE
@@ -175,7 +175,7 @@ def _ledger(dp: Any, accountant: Accountant, sampling: Sampling) -> Any:
 
 
 def _conditions(selector: AnySelector, sampling: Sampling) -> tuple[str, ...]:
-    """What the bound rests on."""
+    """Say what the bound rests on."""
     conditions = [
         "every update is clipped, and the noise is calibrated to the largest weight that one client can have",
         "the draw stays secret: a published audit log discloses its seed",

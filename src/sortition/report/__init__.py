@@ -29,6 +29,7 @@ def write(
     margin: float | None = None,
     baseline: str | None = None,
     all_pairs: bool | None = None,
+    cost: str | None = None,
     only: Collection[Path] | None = None,
 ) -> Path:
     """Write the page, atomically; with ``figures`` also files for a paper or slides.
@@ -42,6 +43,8 @@ def write(
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
         baseline: label or name of the method that others are compared with; default: the study's, else uniform.
         all_pairs: whether every pair of methods is compared; default: as the study says.
+        cost: what methods are given equally much of: ``rounds``, ``seconds``, ``megabytes`` or ``passes``; default: the
+            study's.
         only: the run folders that are shown; default: all that the folders hold.
     """
     packs = [Path(folder) for folder in folders if is_pack(folder)]
@@ -56,13 +59,16 @@ def write(
                 margin=margin,
                 baseline=baseline,
                 all_pairs=all_pairs,
+                cost=cost,
             )
     history = one_history(folders)
     if history is not None:
         if methods is not None:
             raise bad("a choice of methods", "given with runs of a study", f"the history {history.path}")
+        if cost is not None:
+            raise bad("--cost", "given with runs of a study", f"the history {history.path}", "It has no test figures.")
         return _write_history(history, out, figures=figures, margin=margin)
-    gathered = gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, only=only)
+    gathered = gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, cost=cost, only=only)
     if methods is not None:
         gathered = methods.apply(gathered)
     text = Page(gathered).render()

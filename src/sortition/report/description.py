@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
+from sortition.core.cost import Until
 from sortition.report.gather import Setting
+from sortition.results.cost import devices_differ
 from sortition.results.summary import inputs_of
+from sortition.results.sweeps import flat, value_text
+
+Config = Mapping[str, Any]  # of a run, or a table of it
 
 
 def description(setting: Setting) -> str:
@@ -19,15 +26,53 @@ def description(setting: Setting) -> str:
     work = _counted(local["steps"], "step") if "steps" in local else _counted(local.get("epochs", 1), "epoch")
     text = (
         f"{_name(data)} over {clients} clients ({partition}), {_reachable(setting)}; {config.get('cohort', '?')} train "
-        f"in each of {config.get('rounds', '?')} rounds, {work} of {local.get('batch', '?')} at rate "
+        f"{_length(config)}, {work} of {local.get('batch', '?')} at rate "
         f"{local.get('lr', '?')}, model {_name(config.get('model') or {})}; {_counted(len(setting.seeds), 'seed')}."
     )
+    text += f" {_devices(config)} {_pace(config)}"
     inputs = inputs_of(setting.first.manifest)
     if inputs:
         text += f" Inputs: {inputs}"
     if setting.target is not None:
         text += f" Target: {setting.metric} {setting.target:g}."
     return text
+
+
+def _length(config: Config) -> str:
+    """Say how long a run is: its rounds, or the cost that ends it."""
+    rounds = config.get("rounds", "?")
+    limits = config.get("until")
+    if not limits:
+        return f"in each of {rounds} rounds"
+    if rounds == "?":
+        return f"in a round, until {Until(**limits)}"
+    return f"in each of at most {rounds} rounds, until {Until(**limits)}"
+
+
+def _devices(config: Config) -> str:
+    """Say how fast the clients' devices are, and how often they fall silent."""
+    devices = config.get("devices") or {}
+    stated = {key: value for key, value in devices.items() if value and value != math.inf}
+    if not devices_differ(config):
+        stated.pop("speed", None)
+        stated.pop("bandwidth", None)
+    alike = "" if devices_differ(config) else "equally fast"
+    parts = [part for part in (alike, _listed(stated)) if part]
+    return f"Devices: {', '.join(parts)}."
+
+
+def _pace(config: Config) -> str:
+    """Say how many are at work, how long the server waits, and what becomes of late updates."""
+    pace = flat(config.get("pace") or {})
+    kind = str(pace.pop("kind", "rounds"))
+    if not pace:
+        return "Pace: rounds that wait for their whole cohort."
+    return f"Pace: {kind}, {_listed(pace)}."
+
+
+def _listed(values: Config) -> str:
+    """``speed 100, speed spread 1``: keys and values of a table in a sentence."""
+    return ", ".join(f"{key.replace('_', ' ').replace('.', ' ')} {value_text(value)}" for key, value in values.items())
 
 
 def _name(part: Any) -> str:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
+from sortition.core.cost import Currency, cumulative_costs
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.report.guard_section import actions
 from sortition.report.policy_section import exclusions
 from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
-from sortition.results.run_folder import Run, total_bytes
+from sortition.results.run_folder import Run
 from sortition.results.task_metric import tested_metrics
 
 # notes that are pictures of what a method saw; see docs/report.md
@@ -39,8 +40,7 @@ class Digest:
         played: rounds so far.
         rounds: (E,) the evaluated rounds, 1-based.
         test: (E,) the test figures there by metric, such as accuracy and loss; NaN where they are not finite.
-        clock: (E,) the simulated seconds so far.
-        megabytes: (E,) the traffic so far, in 10⁶ bytes.
+        costs: (E,) by currency, what the run had cost there.
         skew: (played,) distance of each cohort's label mixture from the population's (total variation, 0 … 1).
         figures: those of a finished run, by name; none of one that is not finished.
         bytes: total traffic by kind.
@@ -67,8 +67,7 @@ class Digest:
     played: int
     rounds: Array
     test: dict[str, Floats]
-    clock: Floats
-    megabytes: Floats
+    costs: dict[Currency, Floats]
     skew: Floats
     figures: dict[str, float | None]
     bytes: dict[str, float]
@@ -96,7 +95,7 @@ def condense(run: Run) -> Digest:
         figures = {
             **metrics.figures_of(run),
             "ms": metrics.selection_ms(run),
-            "seconds": metrics.seconds(run),
+            "wall-clock": metrics.wall_clock(run),
             "sigma": _sigma(counts, label_counts),
         }
     return Digest(
@@ -128,7 +127,6 @@ def condense(run: Run) -> Digest:
 
 def _evaluations(records: Sequence[Record], test_metrics: Sequence[str]) -> dict[str, Any]:
     """Return the columns of the rounds in which the model was tested."""
-    megabytes = np.cumsum([total_bytes(record) for record in records]) / 1e6
     is_tested = np.array([bool(record.get("test")) for record in records], bool)
     tested = [record for record in records if record.get("test")]
     return {
@@ -137,8 +135,7 @@ def _evaluations(records: Sequence[Record], test_metrics: Sequence[str]) -> dict
             metric: np.array([record["test"].get(metric) for record in tested], np.float64)  # None becomes NaN
             for metric in test_metrics
         },
-        "clock": np.array([record.get("clock") or 0.0 for record in tested], np.float64),
-        "megabytes": megabytes[is_tested],
+        "costs": {currency: costs[is_tested] for currency, costs in cumulative_costs(records).items()},
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
+from sortition.core.cost import Currency
 from sortition.core.errors import InputError, SortitionError
 from sortition.report.digest import Digest, condense
 from sortition.results.comparisons import (
@@ -21,10 +22,13 @@ from sortition.results.comparisons import (
     resolution_of,
 )
 from sortition.results.copies import CopyFinder
+from sortition.results.cost import common_budget, figures_at_cost, limit_of
 from sortition.results.metrics import longest_window
+from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, Run, document, find
-from sortition.results.statistics import Centre, Comparison, centre
+from sortition.results.statistics import Budget, Centre, Comparison, centre
 from sortition.results.task_metric import higher_is_better, metric_of
+from sortition.results.verdict_words import figure_title
 
 
 @dataclass
@@ -37,6 +41,7 @@ class Setting:
         federation: sizes (N,), label counts (N, C) and availability (rounds, N) of the first run, where known.
         criteria: by what the methods are judged.
         tested: label → runs of all methods that are tested together; empty where all of them are shown.
+        budget: the cost at which the methods are compared; None where they are compared over rounds.
     """
 
     name: str
@@ -44,6 +49,7 @@ class Setting:
     federation: dict[str, Array] = field(default_factory=dict)
     criteria: Criteria = Criteria()
     tested: dict[str, list[Digest]] = field(default_factory=dict)
+    budget: Budget | None = None
 
     @property
     def first(self) -> Digest:
@@ -85,8 +91,8 @@ class Setting:
         """The figures of each run, by method and seed."""
         return {label: {run.seed: run.figures for run in runs} for label, runs in self.methods.items()}
 
-    def compared(self, figure: str = "last") -> dict[str, Comparison]:
-        """Every method's ``last`` or ``mean`` figure against the baseline's."""
+    def compared(self, figure: str = "") -> dict[str, Comparison]:
+        """Every method's figure, by default the one that decides, against the baseline's."""
         return self.comparison.against_baseline(figure)
 
     @cached_property
@@ -103,8 +109,39 @@ class Setting:
             criteria=self.criteria,
             resolution=resolution_of([run.manifest for run in runs], self.metric),
             window=longest_window(run.rounds for run in finished or runs),
+            budget=self.budget,
             shown=frozenset(self.methods),
         )
+
+    @property
+    def end_figure(self) -> str:
+        """The figure that decides, of the study's metric: at the end of training, or at the end of the budget."""
+        return f"{self.comparison.compared[0]}-{self.metric}"
+
+    @property
+    def end_title(self) -> str:
+        """The heading of that figure: ``last 10``, ``at 812 s``."""
+        return figure_title(self.comparison.compared[0], self.comparison.basis)
+
+    @property
+    def currency(self) -> Currency:
+        """What the study counts as cost."""
+        return self.criteria.currency(self.first.config)
+
+    def budget_in(self, currency: Currency) -> Budget | None:
+        """Return what every finished run has spent in a currency; None where some run has no such cost."""
+        runs = [run for run in self.finished or self.runs if run.name not in REFERENCES]
+        limit = limit_of([run.config for run in runs], currency)
+        return common_budget([run.costs for run in runs], currency, limit)
+
+    def compare_at_equal_cost(self) -> None:
+        """Set the budget of the study's cost, and give every finished run its figures there."""
+        if self.currency == "rounds":
+            return
+        self.budget = self.budget_in(self.currency)
+        if self.budget is not None:
+            for run in self.finished:
+                run.figures |= figures_at_cost(run.costs, run.test, self.budget)
 
     def mean(self, label: str, key: str) -> float | None:
         """Return a figure's mean over the seeds of a method; None where no seed has it."""
@@ -184,16 +221,17 @@ def gather(
     margin: float | None = None,
     baseline: str | None = None,
     all_pairs: bool | None = None,
+    cost: str | None = None,
     only: Collection[Path] | None = None,
 ) -> Gathered:
     """Read all run folders under some folders, or ``only`` these.
 
-    A run that cannot be read or is a copy is named and left out. ``margin``, ``baseline`` and ``all_pairs`` are those
-    of the studies unless they are given.
+    A run that cannot be read or is a copy is named and left out. ``margin``, ``baseline``, ``all_pairs`` and ``cost``
+    are those of the studies unless they are given.
     """
     if not folders:
         raise InputError("sortition report must be given at least one folder of runs; got none.")
-    criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs)
+    criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, cost=cost)
     copies = CopyFinder()
     left_out: list[str] = []
     settings: dict[str, Setting] = {}
@@ -223,6 +261,9 @@ def gather(
     check_baseline(baseline or "", [setting.names for setting in settings.values()])
     if len(versions) > 1:
         left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
+    for setting in settings.values():
+        setting.compare_at_equal_cost()
+    left_out += _without_budget(settings.values())
     left_out += _mixed_targets(settings.values()) + _unfinished(settings.values())
     return Gathered(settings=list(settings.values()), left_out=left_out, title=title_of(folders))
 
@@ -248,6 +289,15 @@ def _mixed_targets(settings: Iterable[Setting]) -> list[str]:
         if len(targets) > 1:
             sentences.append(f"The runs of {setting.name} have different targets: rounds to target are not comparable.")
     return sentences
+
+
+def _without_budget(settings: Iterable[Setting]) -> list[str]:
+    """Write a sentence for each setting whose runs have no cost of the kind that the study counts."""
+    return [
+        f"The runs of {setting.name} have no {setting.currency}: they are compared over rounds."
+        for setting in settings
+        if setting.budget is None and setting.currency != "rounds"
+    ]
 
 
 def _unfinished(settings: Iterable[Setting]) -> list[str]:

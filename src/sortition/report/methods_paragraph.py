@@ -13,9 +13,10 @@ from sortition.report.checklist import alike, tuning
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
 from sortition.results.reference_lines import REFERENCES
+from sortition.results.statistics import Budget
 from sortition.results.sweeps import swept, value_text
 from sortition.results.table import ESCAPES
-from sortition.results.verdict_words import figure_title, unit_of
+from sortition.results.verdict_words import end_of_curve, unit_of
 
 SHOWN_SETTINGS = 6  # that are described one by one
 SHOWN_SEEDS = 10  # that are listed one by one
@@ -267,12 +268,13 @@ def _statistics(settings: Sequence[Setting]) -> str:
     if setting is None:
         return "No method is compared with a baseline."
     comparison = next(iter(setting.compared().values()))
-    figure = figure_title("last", setting.comparison.window)
+    basis = setting.comparison.basis
+    figure = end_of_curve(basis) if isinstance(basis, Budget) else f"{setting.end_title} rounds"
     unit = unit_of(setting.metric).name
     margin = f"{setting.criteria.margin:g} {unit}" if unit else f"{setting.criteria.margin:g} % of the baseline's loss"
     comparisons = counted(comparison.family, "comparison")
     return (
-        f"We compare the test {setting.metric} ({figure} rounds, mean over seeds) with that of {setting.baseline} by "
+        f"We compare the test {setting.metric} ({figure}, mean over seeds) with that of {setting.baseline} by "
         f"paired t-tests; intervals (95 %) and p-values are corrected by Bonferroni for the {comparisons} "
         f"of a setting, and a difference of at most {margin} that two one-sided tests show is called practically none."
     )
@@ -280,7 +282,7 @@ def _statistics(settings: Sequence[Setting]) -> str:
 
 def _compute(runs: Sequence[Digest]) -> str:
     """Say on what the runs were played, and for how long; each run takes one core."""
-    seconds = [float(run.figures.get("seconds") or 0.0) for run in runs]
+    seconds = [float(run.figures.get("wall-clock") or 0.0) for run in runs]
     hours = sum(seconds) / 3600
     machines = sorted({_hardware_text(run.manifest) for run in runs})
     versions = runs[0].manifest.get("versions") or {}

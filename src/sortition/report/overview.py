@@ -14,15 +14,14 @@ from sortition.report.markup import Cell, items, plain, sortable
 from sortition.report.palette import Palette
 from sortition.report.tables import BOLD, Row, bold_cells, rows
 from sortition.report.verdicts import COLOURS, Card, cards, verdict_lines
-from sortition.results.comparisons import COMPARED
 from sortition.results.ranking import wins
 from sortition.results.statistics import VERDICTS, Comparison
-from sortition.results.summary import every_pair
+from sortition.results.summary import AT_EQUAL_COST, every_pair
 from sortition.results.sweeps import swept, value_text, variants
 from sortition.results.table import Table
 from sortition.results.verdict_words import (
+    cost_text,
     difference_text,
-    figure_title,
     heading,
     several_settings_note,
     unfair_warning,
@@ -34,7 +33,7 @@ Show = Callable[[str, Chart], str]  # of the page: takes a setting's name and a 
 NOTE = (
     f"Mean ± sd over seeds; a click on a heading sorts. {BOLD} Other columns are not tested. Differences are paired "
     "over seeds: their 95 % intervals hold for all methods of the setting together, and p and verdicts follow from "
-    "them. Rounds to the target (of the 5-round mean) count only seeds that reached it. Jain's index is relative to "
+    "them. Costs to the target (of the 5-round mean) count only seeds that reached it. Jain's index is relative to "
     "availability."
 )
 COLUMNS_THAT_FIT = 8  # columns of figures beside each other on A4
@@ -47,18 +46,27 @@ BEST_OF = (
 
 def of_setting(setting: Setting, look: Look, show: Show) -> str:
     """Return cards, forest plots and tables of one setting as markup."""
-    plots = [forest.forest(setting, figure) for figure in COMPARED]
+    plots = [forest.forest(setting, figure) for figure in setting.comparison.compared]
     forests = "".join(show(setting.name, plot) for plot in plots if plot is not None)
     tuning = "".join(show(setting.name, chart) for chart in sweeps.tuning(setting, look))
     return (
         f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
         f'<div class="figures">{forests}</div>{_main_table(setting, look.palette)}'
-        f'<p class="soft">{NOTE}</p>{_warning(setting)}'
+        f'<p class="soft">{NOTE}{escape(_equal_cost(setting))}</p>{_warning(setting)}'
         f"{_every_pair(setting)}"
         f"<details><summary>In words</summary>{_in_words(setting)}</details>"
         f"<details><summary>All figures</summary>{_all_figures(setting, look.palette)}</details>"
         f'<div class="figures">{tuning}</div>{_best_of(setting)}'
     )
+
+
+def _equal_cost(setting: Setting) -> str:
+    """Say what methods are compared at, where another cost is counted than rounds."""
+    budget = setting.comparison.budget
+    if budget is None:
+        return ""
+    amounts = [cost_text(amount, budget.currency) for amount in (budget.amount, budget.start)]
+    return f" {AT_EQUAL_COST.format(*amounts)}"
 
 
 def _warning(setting: Setting) -> str:
@@ -71,7 +79,7 @@ def _every_pair(setting: Setting) -> str:
     """Return the table of all pairs, where they are compared."""
     if not setting.criteria.all_pairs:
         return ""
-    title = f"All pairs, {figure_title('last', setting.comparison.window)}"
+    title = f"All pairs, {setting.end_title}"
     return plain(replace(every_pair(setting.name, setting.comparison), title=title))
 
 
@@ -80,7 +88,7 @@ def _in_words(setting: Setting) -> str:
     sentences = items(verdict_lines(setting))
     if setting.baseline is None:
         return sentences
-    above = heading(setting.metric, setting.baseline, setting.comparison.window)
+    above = heading(setting.metric, setting.baseline, setting.comparison.basis)
     return f"<p>{escape(above)}</p>{sentences}"
 
 
@@ -171,13 +179,12 @@ def _best_of(setting: Setting) -> str:
         return ""
     comparisons = setting.compared()
     unit = unit_of(setting.metric)
-    last = figure_title("last", setting.comparison.window)
-    columns = ["method", "tried", "best value", f"{last} {setting.metric}", f"− {setting.baseline}"]
+    columns = ["method", "tried", "best value", f"{setting.end_title} {setting.metric}", f"− {setting.baseline}"]
     table = Table("Best of each method", columns, notes=[BEST_OF])
     for name, parameters_by_label in variants_by_method.items():
         means: dict[str, float] = {}
         for label in parameters_by_label:
-            mean = setting.mean(label, f"last-{setting.metric}")
+            mean = setting.mean(label, setting.end_figure)
             if mean is not None and math.isfinite(mean):
                 means[label] = mean
         if not means:
@@ -224,14 +231,14 @@ def _settings(gathered: Gathered) -> str:
     keys = list(next(iter(swept_values.values())))
     if len(keys) > MOST_SWEPT_KEYS:
         keys = []
-    titles = {figure_title("last", setting.comparison.window) for setting in gathered.settings}
-    last = titles.pop() if len(titles) == 1 else "last rounds"
+    titles = {setting.end_title for setting in gathered.settings}
+    end_title = titles.pop() if len(titles) == 1 else "at the end"
     body = []
     for setting in gathered.settings:
         values = [Cell(value_text(swept_values[setting.name][key])) for key in keys]
         for label in setting.methods:
             comparison = setting.compared().get(label)
-            mean = setting.mean(label, f"last-{setting.metric}")
+            mean = setting.mean(label, setting.end_figure)
             body.append(
                 [
                     Cell(setting.name, kind="name"),
@@ -242,5 +249,5 @@ def _settings(gathered: Gathered) -> str:
                     Cell(verdict_text(comparison) or "–", kind=f"verdict {_kind(comparison)}"),
                 ]
             )
-    table = sortable(["setting", *keys, "method", last, "− baseline", "verdict"], body)
+    table = sortable(["setting", *keys, "method", end_title, "− baseline", "verdict"], body)
     return f"<details><summary>Every setting and method</summary>{table}</details>"

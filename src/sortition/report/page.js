@@ -23,8 +23,13 @@ async function draw(place) {
   const actions = { export: true, source: false, compiled: false, editor: false };
   const { spec, tables } = specs[place.dataset.chart];
   const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, rows(table)]));
-  await vegaEmbed(place, { ...spec, datasets }, { config: config(), actions, renderer: "svg" });
+  const { view } = await vegaEmbed(place, { ...spec, datasets }, { config: config(), actions, renderer: "svg" });
+  if ((spec.params || []).some(p => p.name === "axis")) { curves.set(place, view); if (axis.dataset.chosen) turn(view); }
 }
+// One switch sets the axis of every curve, also of those that are drawn later.
+const curves = new Map(), axis = document.getElementById("axis");
+const turn = view => view.signal("axis", axis.value).runAsync();
+if (axis) axis.addEventListener("change", () => { axis.dataset.chosen = "yes"; curves.forEach(turn); });
 const places = [...document.querySelectorAll(".chart")];
 const near = new IntersectionObserver(seen => seen.forEach(e => { if (e.isIntersecting) draw(e.target); }), { rootMargin: "600px" });
 places.forEach(place => near.observe(place));

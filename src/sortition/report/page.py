@@ -22,6 +22,7 @@ from sortition.report.palette import Palette
 from sortition.report.policy_section import policy_tables
 from sortition.report.privacy import privacy_table
 from sortition.report.verdicts import answer
+from sortition.results.cost import devices_differ
 
 SECTIONS = {
     "overview": "",
@@ -36,6 +37,10 @@ SECTIONS = {
 }
 WITH_ADVERSARIES = "Lost on the way, and adversaries"
 MOST_WARNINGS = 12
+EQUAL_DEVICES = (
+    "All devices are equally fast here, so that seconds follow from the amount of work alone. "
+    "devices = { speed_spread = 1.0 } in the study makes them differ, and methods are then compared by seconds."
+)
 
 
 class Page:
@@ -62,7 +67,7 @@ class Page:
             bodies={key: getattr(self, key)() for key in SECTIONS},
             headings=self._headings(),
             above=progress,
-            selector=self._selector(),
+            selector=self._selector() + self._axis_switch(),
             warnings=self._left_out(),
         )
 
@@ -81,8 +86,11 @@ class Page:
         return all_settings + self._each(block)
 
     def learning(self) -> str:
-        """Curves."""
-        return self._drawn(lambda setting: learning.figures(setting, self.look))
+        """Curves, and how to make seconds count where all devices are equally fast."""
+        figures = self._drawn(lambda setting: learning.figures(setting, self.look))
+        if any(devices_differ(setting.first.config) for setting in self.gathered.settings):
+            return figures
+        return f'{figures}<p class="soft">{escape(EQUAL_DEVICES)}</p>'
 
     def cost(self) -> str:
         """Accuracy against cost, traffic, and the privacy label of each method."""
@@ -158,6 +166,18 @@ class Page:
             for number, setting in enumerate(self.gathered.settings)
         )
         return f'<label>setting <select id="setting">{options}<option value="">all</option></select></label>'
+
+    def _axis_switch(self) -> str:
+        """Return the one switch that sets the axis of every curve on the page: rounds, and the costs that runs have."""
+        settings = self.gathered.settings
+        known = {axis.currency for setting in settings for axis in learning.cost_axes(setting)}
+        chosen = settings[0].comparison.currency
+        options = "".join(
+            f'<option value="{currency}"{" selected" if currency == chosen else ""}>{title}</option>'
+            for currency, title in learning.AXES.items()
+            if currency in known
+        )
+        return f'<label>curves over <select id="axis">{options}</select></label>'
 
     def _facts(self) -> str:
         gathered = self.gathered

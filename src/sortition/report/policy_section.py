@@ -101,7 +101,8 @@ def _mean(centre: Centre | None, factor: float = 1.0) -> str:
 
 
 def _policy_run(run: Digest) -> PolicyRun:
-    seconds = float(run.clock[-1]) if run.clock.size else 0.0
+    clock = run.costs["seconds"]
+    seconds = float(clock[-1]) if clock.size else 0.0
     return PolicyRun(
         method=run.method,
         seed=run.seed,

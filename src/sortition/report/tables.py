@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from sortition.core.cost import CURRENCIES, Currency
 from sortition.report.gather import Setting
+from sortition.results.comparisons import to_target
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import BETTER, Comparison
 from sortition.results.table import mean_and_sd
 from sortition.results.task_metric import task_metric, tested_metrics
-from sortition.results.verdict_words import cell_text, difference_text, figure_title, p_text, speed_up_text
+from sortition.results.verdict_words import (
+    SHORT_UNITS,
+    cell_text,
+    difference_text,
+    figure_title,
+    p_text,
+    speed_up_text,
+)
 
 BOLD = "Bold: shown better than the baseline, or least cost."
 
@@ -120,20 +129,23 @@ def columns(setting: Setting) -> list[Column]:
     clients_metric = task_metric(setting.first.config)
     clients_unit = ", %" if clients_metric == "accuracy" else ""
     unit = ", %" if metric == "accuracy" else ""
-    last = figure_title("last", setting.comparison.window)
+    end, area = setting.comparison.compared
+    end_title = setting.end_title
+    area_title = figure_title(area, setting.comparison.basis)
     return [
-        _compared(setting, "last", f"{last}{unit}", main=True),
-        _difference(setting, "last", f"− {setting.baseline}", main=True),
+        _compared(setting, end, f"{end_title}{unit}", main=True),
+        _difference(setting, end, f"− {setting.baseline}", main=True),
         _p(setting),
-        _compared(setting, "mean", f"all rounds{unit}"),
-        _difference(setting, "mean", f"all rounds − {setting.baseline}"),
+        _compared(setting, area, f"{area_title}{unit}"),
+        _difference(setting, area, f"{area_title} − {setting.baseline}"),
         _spread(setting, f"best{unit}", f"best-{metric}", metric),
         _spread(setting, f"final{unit}", f"final-{metric}", metric),
         _spread(setting, f"peak − final{unit}", f"peak-minus-final-{metric}", metric),
-        *[_spread(setting, f"{last} {other}", f"last-{other}", other) for other in other_metrics],
+        *[_spread(setting, f"{end_title} {other}", f"{end}-{other}", other) for other in other_metrics],
         *[_spread(setting, f"final {other}", f"final-{other}", other) for other in other_metrics],
-        _rounds(setting, "first crossing", "rounds-to-target"),
-        _rounds(setting, "rounds to target", "rounds-to-target-smoothed", main=True),
+        _to_target(setting, "first crossing", "rounds-to-target"),
+        *[_cost_to_target(setting, currency) for currency in CURRENCIES],
+        _difference_to_target(setting),
         _speed_up(setting),
         _spread(setting, f"worst tenth{clients_unit}", "worst-tenth", clients_metric, main=True),
         _mean(setting, "Jain", "jain", digits=3, main=True),
@@ -143,9 +155,11 @@ def columns(setting: Setting) -> list[Column]:
         _mean(setting, "never chosen, %", "never-selected", digits=1, scale=100),
         _mean(setting, "MB", "megabytes", digits=1, main=True, cost=True),
         _passes(setting),
+        _mean(setting, "simulated s", "seconds", digits=1, main=setting.comparison.currency == "seconds", cost=True),
         _mean(setting, "trainings", "trainings", digits=0),
         _mean(setting, "uploads", "uploads", digits=0),
         _mean(setting, "ms/selection", "ms", digits=2),
+        _mean(setting, "wall-clock s", "wall-clock", digits=2),
     ]
 
 
@@ -190,8 +204,29 @@ def _mean(
     return Column(title=title, text=text, value=lambda label: setting.mean(label, figure), main=main, cost=cost)
 
 
-def _rounds(setting: Setting, title: str, figure: str, *, main: bool = False) -> Column:
-    """Make a column of rounds to the target, over the seeds that reached it; empty without a target."""
+def _cost_to_target(setting: Setting, currency: Currency) -> Column:
+    """Make the column of one cost to the target; that of the study's own cost is among those that decide."""
+    title = f"{SHORT_UNITS[currency]} to target"
+    return _to_target(setting, title, to_target(currency), main=currency == setting.comparison.currency)
+
+
+def _difference_to_target(setting: Setting) -> Column:
+    """Make the column of the difference in the study's cost to the target; empty without a target."""
+    comparisons = {pair.method: pair for pair in setting.comparison.to_target if pair.baseline == setting.baseline}
+
+    def value(label: str) -> float | None:
+        return comparisons[label].difference if label in comparisons else None
+
+    return Column(
+        title=f"{SHORT_UNITS[setting.comparison.currency]} to target − {setting.baseline}",
+        text=lambda label: difference_text(comparisons.get(label)),
+        value=value,
+        better=[label for label, pair in comparisons.items() if pair.verdict == BETTER],
+    )
+
+
+def _to_target(setting: Setting, title: str, figure: str, *, main: bool = False) -> Column:
+    """Make a column of a cost to the target, over the seeds that reached it; empty without a target."""
 
     def text(label: str) -> str:
         if setting.target is None:

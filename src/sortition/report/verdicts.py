@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from sortition.report.gather import Gathered, Setting
 from sortition.results.comparisons import Missing
+from sortition.results.cost import AT_COST
 from sortition.results.metrics import near_chance
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 from sortition.results.task_metric import task_metric
 from sortition.results.verdict_words import (
-    averaged_rounds,
+    UNITS,
+    Basis,
     diverged_text,
-    figure_title,
+    end_of_curve,
     headline,
     headline_over_settings,
     in_order,
@@ -120,11 +122,10 @@ def _leading(setting: Setting, label: str, comparison: Comparison | None) -> Car
 
 def _gain(setting: Setting, label: str, comparison: Comparison | None) -> Card:
     """Make the card of the difference from the baseline, or of the figure itself where nothing is compared."""
-    window = setting.comparison.window
     if comparison is None:
-        value = setting.mean(label, f"last-{setting.metric}")
+        value = setting.mean(label, setting.end_figure)
         form = "{:.1%}" if setting.metric == "accuracy" else "{:.3f}"
-        return Card(title=figure_title("last", window).capitalize(), value=_written(form, value), detail=setting.metric)
+        return Card(title=setting.end_title.capitalize(), value=_written(form, value), detail=setting.metric)
     title = "Gain" if comparison.verdict == BETTER else f"Difference, {comparison.verdict}"
     interval = interval_text(comparison.low, comparison.high, setting.metric)
     unit = unit_of(setting.metric)
@@ -132,22 +133,28 @@ def _gain(setting: Setting, label: str, comparison: Comparison | None) -> Card:
     return Card(
         title=title,
         value=signed_difference(comparison),
-        detail=f"{interval} {words}, {averaged_rounds(window)}".strip(),
+        detail=f"{interval} {words}, {_where(setting.comparison.basis)}".strip(),
         kind=COLOURS[comparison.verdict],
     )
+
+
+def _where(basis: Basis) -> str:
+    """Say where on its curve a method is judged, on a card: ``the last 10 rounds``, ``after 812 seconds``."""
+    return end_of_curve(basis).removeprefix("over ")
 
 
 def _speed_up(setting: Setting, comparison: Comparison | None) -> Card:
     title = "Speed-up to target"
     if setting.target is None:
         return Card(title=title, value="–", detail="no target was set")
-    detail = f"rounds to {setting.metric} {setting.target:g}"
+    detail = f"{UNITS[setting.comparison.currency]} to {setting.metric} {setting.target:g}"
     return Card(title=title, value=speed_up_text(comparison) or "–", detail=detail)
 
 
 def _traffic(setting: Setting, label: str, comparison: Comparison | None) -> Card:
     ratio = None if comparison is None else comparison.traffic_ratio
-    detail = _of_the_baseline(setting, label, "megabytes", "{:.1f} MB")
+    figure = "megabytes" if setting.comparison.budget is None else f"megabytes-{AT_COST}"
+    detail = _of_the_baseline(setting, label, figure, "{:.1f} MB")
     return Card(title="Traffic", value=ratio_text(ratio) or "–", detail=detail)
 
 

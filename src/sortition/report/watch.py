@@ -78,8 +78,10 @@ class Watcher:
         *,
         margin: float | None = None,
         baseline: str | None = None,
+        cost: str | None = None,
     ) -> None:
         self.folders = folders
+        self.cost = cost
         self.margin = margin
         self.baseline = baseline
         self.out = place(folders) if out is None else out
@@ -97,9 +99,7 @@ class Watcher:
     def _look(self) -> Progress:
         runs = find(*self.folders)
         played = [_played(run) for run in runs]
-        lengths = [
-            rounds if run.done else int(run.config.get("rounds", 0)) for run, rounds in zip(runs, played, strict=True)
-        ]
+        lengths = [_length(run, rounds) for run, rounds in zip(runs, played, strict=True)]
         folders = {Path(folder).resolve() for folder in self.folders}
         planned_runs = sum(int(document(folder / INDEX).get("runs") or 0) for folder in folders)
         missing_runs = max(0, planned_runs - len(runs))  # as long as the longest, as far as anybody knows
@@ -130,7 +130,7 @@ class Watcher:
         self.version += 1
         bar = f'<div class="progress" id="progress" data-version="{self.version}">{progress.html}</div>'
         try:
-            gathered = gather(self.folders, margin=self.margin, baseline=self.baseline)
+            gathered = gather(self.folders, margin=self.margin, baseline=self.baseline, cost=self.cost)
             text = Page(gathered).render("" if progress.finished else bar)
         except InputError as error:  # nothing is evaluated yet
             message = printable(escape(str(error)))
@@ -147,6 +147,7 @@ def watch(
     port: int | None = None,
     margin: float | None = None,
     baseline: str | None = None,
+    cost: str | None = None,
     say: Callable[[str], None] = print,
     ready: Callable[[str], None] = lambda url: None,
 ) -> Path:
@@ -159,10 +160,11 @@ def watch(
         port: of the server, 0 for any that is free; None for no server.
         margin: as in ``write``.
         baseline: as in ``write``.
+        cost: as in ``write``.
         say: is given a line whenever something changed.
         ready: is given the address once the page is there.
     """
-    watcher = Watcher(folders, out, margin=margin, baseline=baseline)
+    watcher = Watcher(folders, out, margin=margin, baseline=baseline, cost=cost)
     progress = watcher.look()
     server = None if port is None else _serve(watcher, port)
     ready(str(watcher.out) if server is None else f"http://{LOOPBACK}:{server.server_address[1]}/")
@@ -220,6 +222,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """No line for each request."""
+
+
+def _length(run: Run, played: int) -> int:
+    """Return how many rounds a run has; those that were played, where it is done or nobody knows."""
+    if run.done:
+        return played
+    return int(run.config.get("rounds", played))
 
 
 def _played(run: Run) -> int:

@@ -32,32 +32,32 @@ class ReproductionPage:
         preset: what was reproduced.
         options: of the command line, as typed.
         plan: what was to be run.
-        whole: all runs of the preset, of which ``plan`` is a part.
+        whole_plan: all runs of the preset, of which ``plan`` is a part.
         runs: the finished runs.
         tables: the published tables beside ours.
         pictures: Markdown that the preset's figure hooks returned.
         compared: tables of paired comparisons.
         values: the values of single seeds behind the tables.
-        made: the day on which the page was made; default: today.
+        created_on: the day on which the page was written; default: today.
     """
 
     preset: Preset
     options: str
     plan: StudyPlan
-    whole: StudyPlan
+    whole_plan: StudyPlan
     runs: list[Run]
     tables: list[Table]
     pictures: list[str] = field(default_factory=list)
     compared: list[Table] = field(default_factory=list)
     values: list[SeedValue] = field(default_factory=list)
-    made: date = field(default_factory=date.today)
+    created_on: date = field(default_factory=date.today)
 
     def markdown(self) -> str:
         """Return the text of the page."""
         paper = self.preset.paper
         parts = [f"# {paper.title}", *(text.strip() for text in (paper.source, paper.notes) if text.strip())]
-        parts.append(f"Made by `sortition reproduce {self.preset.name}{self.options}` on {self.made}.")
-        if self.whole.runs:
+        parts.append(f"Made by `sortition reproduce {self.preset.name}{self.options}` on {self.created_on}.")
+        if self.whole_plan.runs:
             parts.append("\n".join([*self._extent(), *_provenance(self.runs)]))
         parts += [table.markdown() for table in self.tables]
         parts += self.pictures
@@ -67,11 +67,11 @@ class ReproductionPage:
 
     def _extent(self) -> list[str]:
         """Say how many runs, rounds and seeds there are, and whether something was left out."""
-        lines = [f"- runs: {len(self.runs)} finished of {len(self.whole.runs)} in the whole table"]
-        fewer_runs = len(self.plan.runs) < len(self.whole.runs)
-        if fewer_runs or self.plan.runs[0].rounds != self.whole.runs[0].rounds:
+        lines = [f"- runs: {len(self.runs)} finished of {len(self.whole_plan.runs)} in the whole table"]
+        fewer_runs = len(self.plan.runs) < len(self.whole_plan.runs)
+        if fewer_runs or self.plan.runs[0].rounds != self.whole_plan.runs[0].rounds:
             lines.append("- **cut to size**: cells that were not run are empty")
-        rounds = _span(run.rounds for run in self.plan.runs)
+        rounds = _span(run.most_rounds for run in self.plan.runs)
         seeds = _span(run.seed for run in self.plan.runs)
         return [*lines, f"- rounds: {rounds}; seeds: {seeds}"]
 
@@ -94,7 +94,8 @@ def _provenance(runs: list[Run]) -> list[str]:
 def _span(numbers: Iterable[int]) -> str:
     """Write "0–4" for three or more consecutive numbers, else the list of them."""
     distinct = sorted(set(numbers))
-    first, last = distinct[0], distinct[-1]
+    first = distinct[0]
+    last = distinct[-1]
     if len(distinct) > 2 and distinct == list(range(first, last + 1)):
         return f"{first}–{last}"
     return ", ".join(map(str, distinct))

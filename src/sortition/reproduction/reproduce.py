@@ -87,7 +87,7 @@ def reproduce(
         preset=preset,
         options=cuts.options(),
         plan=plan,
-        whole=whole_plan,
+        whole_plan=whole_plan,
         runs=finished,
         tables=[paper_table(table, whole_plan, groups) for table in preset.tables],
         pictures=[presets.hook(figure)(context, **(figure.model_extra or {})) for figure in preset.figures],

@@ -14,7 +14,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sortition.core.cost import Currency
 from sortition.core.errors import InputError, bad, unknown
+from sortition.results.cost import AT_COST, AUC, checked_currency, usual_currency
 from sortition.results.metrics import speed_ratio
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, document
@@ -23,6 +25,7 @@ from sortition.results.statistics import (
     FEWEST_SEEDS,
     LARGEST_MARGIN,
     MARGIN,
+    Budget,
     Comparison,
     Reason,
     Unlike,
@@ -36,11 +39,13 @@ from sortition.results.task_metric import higher_is_better
 
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
 LEVELS_ABOVE = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
-COMPARED = ("last", "mean")  # the figures that are compared: the end of the curve, and the area under it
-TO_TARGET = "rounds-to-target-smoothed"  # the figure that speed-ups are made of
+IN_ROUNDS = ("last", "mean")  # the figures that are compared: the end of the curve, and the area under it
+TO_TARGET = " to target"  # what the cost to the target is called, after its currency
+AT_EQUAL_COST = (AT_COST, AUC)  # the same where another cost is counted than rounds
 # what methods must have in common to be compared fairly; not what defines a method, such as guards.reweight
 SHARED = (
     "rounds",
+    "until",
     "cohort",
     "data",
     "model",
@@ -70,11 +75,17 @@ class Criteria:
         margin: differences up to here are practically none, in points of accuracy or in % of the baseline's loss.
         baseline: label or name of the method that others are compared with; empty for the method ``uniform``.
         all_pairs: whether every pair of methods is compared, all of them as one family of tests.
+        cost: in what currency methods are compared at equal cost; None for the usual one of each setting.
     """
 
     margin: float = MARGIN
     baseline: str = ""
     all_pairs: bool = False
+    cost: Currency | None = None
+
+    def currency(self, config: Config) -> Currency:
+        """Return what the runs of a setting are compared by, given the configuration of one of them."""
+        return self.cost or usual_currency(config)
 
 
 DEFAULT = Criteria()
@@ -96,6 +107,7 @@ def criteria_of(
     margin: float | None = None,
     baseline: str | None = None,
     all_pairs: bool | None = None,
+    cost: str | None = None,
 ) -> Criteria:
     """Return the criteria of the studies in these folders; arguments that are not None override them."""
     if margin is not None and not 0 < margin <= LARGEST_MARGIN:
@@ -104,10 +116,13 @@ def criteria_of(
     margins = [float(index.get("margin", MARGIN)) for index in indices]
     baselines = [str(index.get("baseline", "")) for index in indices]
     pairings = [bool(index.get("all_pairs", False)) for index in indices]
+    costs = [str(index.get("cost", "")) for index in indices]
+    agreed_cost = _agreed("cost", cost, costs, default="")
     return Criteria(
         margin=_agreed("margin", margin, margins, default=MARGIN),
         baseline=_agreed("baseline", baseline, baselines, default=""),
         all_pairs=_agreed("all-pairs", all_pairs, pairings, default=False),
+        cost=checked_currency(agreed_cost, "--cost") if agreed_cost else None,
     )
 
 
@@ -186,6 +201,7 @@ class SettingComparison:
         criteria: margin, baseline, and whether all pairs are compared.
         resolution: the smallest step of the metric, where known.
         window: the rounds that the figure ``last`` averages, where known.
+        budget: the cost at which methods are compared; None where they are compared over rounds.
         shown: the labels whose comparisons are shown; None for all. Every method counts in the tests.
     """
 
@@ -196,6 +212,7 @@ class SettingComparison:
     criteria: Criteria = DEFAULT
     resolution: float | None = None
     window: Window | None = None
+    budget: Budget | None = None
     shown: frozenset[str] | None = None
 
     @cached_property
@@ -203,6 +220,21 @@ class SettingComparison:
         """Whether more of the metric is better."""
         config = next((config for configs in self.configs.values() for config in configs.values()), {})
         return higher_is_better(config, self.metric)
+
+    @property
+    def compared(self) -> tuple[str, str]:
+        """The figures that are compared: the one at the end, which decides, and the one of the whole curve."""
+        return IN_ROUNDS if self.budget is None else AT_EQUAL_COST
+
+    @property
+    def basis(self) -> Window | Budget | None:
+        """What the figure at the end is taken of: the last rounds, or a budget."""
+        return self.window if self.budget is None else self.budget
+
+    @property
+    def currency(self) -> Currency:
+        """What is counted as cost."""
+        return "rounds" if self.budget is None else self.budget.currency
 
     @cached_property
     def baseline(self) -> str | None:
@@ -235,30 +267,54 @@ class SettingComparison:
 
     def _height(self, label: str) -> float:
         """Return a method's mean at the end of training, so that more is better; −∞ where it is not known."""
-        middle = centre([figures.get(f"last-{self.metric}") for figures in self.figures[label].values()])
+        middle = centre([figures.get(f"{self.compared[0]}-{self.metric}") for figures in self.figures[label].values()])
         if middle is None or math.isnan(middle.mean):
             return -math.inf
         return middle.mean if self.higher else -middle.mean
 
-    def against_baseline(self, figure: str = "last") -> dict[str, Comparison]:
-        """Return the comparisons of ``last`` or ``mean`` with the baseline, by label."""
+    def against_baseline(self, figure: str = "") -> dict[str, Comparison]:
+        """Return the comparisons of a figure, by default the one at the end, with the baseline, by label."""
         return {
             comparison.method: comparison
-            for comparison in self._families[figure]
+            for comparison in self.every_pair(figure)
             if comparison.baseline == self.baseline
         }
 
-    def without_baseline(self, figure: str = "last") -> list[Comparison]:
+    def without_baseline(self, figure: str = "") -> list[Comparison]:
         """Return the comparisons of methods other than the baseline; none unless all pairs are compared."""
-        return [comparison for comparison in self._families[figure] if comparison.baseline != self.baseline]
+        return [comparison for comparison in self.every_pair(figure) if comparison.baseline != self.baseline]
 
     def shown_first(self) -> list[Comparison]:
         """Return the comparisons with the baseline, or all pairs where there is no baseline."""
         return list(self.against_baseline().values()) or self.every_pair()
 
-    def every_pair(self, figure: str = "last") -> list[Comparison]:
+    def every_pair(self, figure: str = "") -> list[Comparison]:
         """Return all comparisons of the family: those with the baseline, then the others."""
-        return self._families[figure]
+        return self._families[figure or self.compared[0]]
+
+    @cached_property
+    def to_target(self) -> list[Comparison]:
+        """Return the comparisons of the cost to the target, a family of their own; none where no run reached one.
+
+        Where a run of a pair did not reach it, those that did are a choice of the lucky ones, and there is no verdict.
+        """
+        figure = to_target(self.currency)
+        values = {
+            label: {seed: figures.get(figure) for seed, figures in runs.items()} for label, runs in self.figures.items()
+        }
+        comparisons = compare_pairs(
+            values,
+            self._pairs(),
+            metric=f"{self.currency}{TO_TARGET}",
+            higher=False,
+            margin=self.criteria.margin,
+        )
+        shown = set(self._shown_labels)
+        return [
+            replace(_censored(comparison, values), figure="to-target", budget=self.budget)
+            for comparison in comparisons
+            if comparison.method in shown and comparison.baseline in shown
+        ]
 
     @cached_property
     def _shown_labels(self) -> list[str]:
@@ -273,14 +329,15 @@ class SettingComparison:
                 for comparison in self._family(figure)
                 if comparison.method in shown and comparison.baseline in shown
             ]
-            for figure in COMPARED
+            for figure in self.compared
         }
 
     def _family(self, figure: str) -> list[Comparison]:
         """Compare one figure of all pairs; these comparisons are one family of tests.
 
-        Runs that ended at different rounds, as where they stop at a target, are not compared: the sooner one of them
-        gets there, the more of its early rounds are in its means.
+        Runs that stopped at a target at different rounds are not compared: the sooner one of them gets there, the more
+        of its early rounds are in its means, and at a common budget it has just been lucky. Nor are means over rounds
+        where runs ended at different rounds for another reason.
         """
         values = {
             label: {seed: figures.get(f"{figure}-{self.metric}") for seed, figures in runs.items()}
@@ -309,30 +366,35 @@ class SettingComparison:
         """Add what the runs themselves say: whether they are alike, what they cost, and how soon they learnt."""
         method_runs = self.figures[comparison.method]
         baseline_runs = self.figures[comparison.baseline]
-        if _ended_apart(method_runs, baseline_runs):
-            comparison = Comparison(
-                method=comparison.method,
-                baseline=comparison.baseline,
-                seeds=comparison.seeds,
-                difference=math.nan,
-                region=comparison.region,
-                metric=comparison.metric,
-                higher=comparison.higher,
-                family=comparison.family,
-                reason=Reason.ENDED_APART,
-            )
-        speed_ratios = _speed_ratios(method_runs, baseline_runs)
+        if self._cannot_be_compared(comparison.method) and _ended_apart(method_runs, baseline_runs):
+            comparison = _without_verdict(comparison, Reason.ENDED_APART)
+        speed_ratios = _speed_ratios(method_runs, baseline_runs, to_target(self.currency))
         middle = centre(speed_ratios, geometric=True)
         return replace(
             comparison,
             figure=figure,
-            window=self.window,
+            window=self.window if self.budget is None else None,
+            budget=self.budget,
             unlike=unlike(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
-            traffic_ratio=_cost_ratio(method_runs, baseline_runs, "megabytes"),
-            passes_ratio=_cost_ratio(method_runs, baseline_runs, "passes"),
+            traffic_ratio=self._cost_ratio(method_runs, baseline_runs, "megabytes"),
+            passes_ratio=self._cost_ratio(method_runs, baseline_runs, "passes"),
             speed_up=None if middle is None else middle.mean,
             reached=len(speed_ratios),
         )
+
+    def _cannot_be_compared(self, method: str) -> bool:
+        """Tell whether runs of different lengths say nothing: means over rounds, and runs that stop at a target."""
+        stops_at_target = any(config.get("stop_at_target") for config in self.configs.get(method, {}).values())
+        return self.budget is None or stops_at_target
+
+    def _cost_ratio(
+        self, method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures], cost: str
+    ) -> float | None:
+        """Return what the method costs over what the baseline does, in a round or within the budget."""
+        if self.budget is None:
+            return _ratio(_cost_a_round(method_runs, cost), _cost_a_round(baseline_runs, cost))
+        spent = f"{cost}-{AT_COST}"
+        return _ratio(_mean_figure(method_runs, spent), _mean_figure(baseline_runs, spent))
 
 
 def shown_better(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -384,23 +446,57 @@ def _ended_apart(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int,
     return False
 
 
-def _speed_ratios(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> list[float]:
-    """Return the baseline's rounds to target over the method's, of the seeds on which both reached it."""
+def _without_verdict(comparison: Comparison, reason: Reason) -> Comparison:
+    """Return a comparison that says nothing, and why."""
+    return Comparison(
+        method=comparison.method,
+        baseline=comparison.baseline,
+        seeds=comparison.seeds,
+        difference=math.nan,
+        region=comparison.region,
+        metric=comparison.metric,
+        higher=comparison.higher,
+        family=comparison.family,
+        reason=reason,
+    )
+
+
+def _censored(comparison: Comparison, values: Mapping[str, Mapping[int, float | None]]) -> Comparison:
+    """Return the comparison without a verdict where a run of a common seed did not reach the target."""
+    method_values = values[comparison.method]
+    baseline_values = values[comparison.baseline]
+    common_seeds = method_values.keys() & baseline_values.keys()
+    if all(method_values[seed] is not None and baseline_values[seed] is not None for seed in common_seeds):
+        return comparison
+    return _without_verdict(comparison, Reason.NOT_REACHED)
+
+
+def to_target(currency: Currency) -> str:
+    """Return the figure that speed-ups are made of: the cost to the target, by the running mean."""
+    return f"{currency}-to-target-smoothed"
+
+
+def _speed_ratios(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures], figure: str) -> list[float]:
+    """Return the baseline's cost to the target over the method's, of the seeds on which both reached it."""
     ratios = [
-        speed_ratio(figures.get(TO_TARGET), baseline_runs[seed].get(TO_TARGET))
+        speed_ratio(figures.get(figure), baseline_runs[seed].get(figure))
         for seed, figures in method_runs.items()
         if seed in baseline_runs
     ]
     return [ratio for ratio in ratios if ratio is not None]
 
 
-def _cost_ratio(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures], cost: str) -> float | None:
-    """Return what the method costs in a round over what the baseline does, means over seeds; None where unknown."""
-    method_cost = _cost_a_round(method_runs, cost)
-    baseline_cost = _cost_a_round(baseline_runs, cost)
+def _ratio(method_cost: float | None, baseline_cost: float | None) -> float | None:
+    """Return what the method costs over what the baseline does; None where unknown."""
     if not method_cost or not baseline_cost:
         return None
     return method_cost / baseline_cost
+
+
+def _mean_figure(runs: Mapping[int, Figures], key: str) -> float | None:
+    """Return the mean of a figure over seeds; None where no seed has it."""
+    middle = centre([figures.get(key) for figures in runs.values()])
+    return None if middle is None else middle.mean
 
 
 def _cost_a_round(runs: Mapping[int, Figures], cost: str) -> float | None:

@@ -13,8 +13,8 @@ import polars as pl
 
 from sortition.core.errors import InputError, bad
 from sortition.results import run_folder, summary
-from sortition.results.comparisons import COMPARED, DEFAULT, Criteria
-from sortition.results.metrics import diverged, figures_of
+from sortition.results.comparisons import DEFAULT, Criteria
+from sortition.results.metrics import diverged, figures_of, wall_clock
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Comparison, centre
 from sortition.results.sweeps import swept
@@ -30,7 +30,7 @@ def frames(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> dict[str, pl.Da
     if not chosen:
         raise InputError("There must be at least one run to export; got none. Make some with: sortition run study.toml")
     groups = summary.finished(chosen).groups
-    methods = [row for setting, methods in groups.items() for row in _method_rows(setting, methods)]
+    methods = [row for setting, methods in groups.items() for row in _method_rows(setting, methods, criteria)]
     comparisons = [row for setting, methods in groups.items() for row in _comparison_rows(setting, methods, criteria)]
     return {
         "rounds": run_folder.curves(chosen),
@@ -85,6 +85,7 @@ def _run_rows(runs: Sequence[Run]) -> list[Row]:
             "done": run.done,
             "diverged": diverged(run),
             **figures_of(run),
+            "wall-clock": wall_clock(run),
         }
         for run in runs
     ]
@@ -97,8 +98,9 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _method_rows(setting: str, methods: summary.Runs) -> Iterator[Row]:
-    for label, runs in summary.figures(methods).items():
+def _method_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Iterator[Row]:
+    """Yield one row a figure of a method, those at equal cost included where a cost other than rounds is counted."""
+    for label, runs in summary.figures(methods, summary.budget_of(methods, criteria)).items():
         for key in dict.fromkeys(key for figures in runs.values() for key in figures):
             middle = centre([figures.get(key) for figures in runs.values()])
             if middle is not None:
@@ -116,14 +118,19 @@ def _method_rows(setting: str, methods: summary.Runs) -> Iterator[Row]:
 def _comparison_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Iterator[Row]:
     """Yield one row a comparison, with all that is known of it."""
     comparison = summary.comparison_of(methods, criteria)
-    for figure in COMPARED:
+    for figure in comparison.compared:
         for pair in comparison.every_pair(figure):
             yield {"setting": setting, **_comparison_row(pair)}
+    for pair in comparison.to_target:
+        yield {"setting": setting, **_comparison_row(pair)}
 
 
 def _comparison_row(pair: Comparison) -> Row:
     row = asdict(pair)
     del row["window"]
+    del row["budget"]
+    row["cost"] = "rounds" if pair.budget is None else pair.budget.currency
+    row["budget"] = None if pair.budget is None else pair.budget.amount
     row["averaged_rounds"] = pair.window.rounds if pair.window is not None else None
     row["evaluations"] = pair.window.evaluations if pair.window is not None else None
     row["reason"] = str(pair.reason) if pair.reason is not None else None

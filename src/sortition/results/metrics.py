@@ -13,11 +13,13 @@ import numpy as np
 
 from sortition.core import arrays
 from sortition.core.arrays import Array, Floats, jain_index
+from sortition.core.cost import CURRENCIES, Currency, cumulative_costs, total_bytes, total_passes
 from sortition.core.errors import bad
 from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
-from sortition.results.run_folder import Run, total_bytes, total_passes
+from sortition.results.cost import mean_over, value_at
+from sortition.results.run_folder import Run
 from sortition.results.statistics import Window
 from sortition.results.task_metric import ACCURACY, LOSS, higher_is_better, task_metric, tested_metrics
 
@@ -68,6 +70,56 @@ def rounds_to_target(
     if round_number is None:
         return None
     return float(round_number)
+
+
+def cost_to_target(run: Run, currency: Currency, **options: Any) -> float | None:
+    """What the run had cost when the target was first reached; the options are those of ``rounds-to-target``."""
+    rounds = rounds_to_target(run, **options)
+    if rounds is None:
+        return None
+    costs = cumulative_costs(run.records)
+    cost = float(costs[currency][np.searchsorted(costs["rounds"], rounds)])
+    if not math.isfinite(cost) or cost == 0:  # a federation without a clock, or a reference line
+        return None
+    return cost
+
+
+def seconds_to_target(run: Run, **options: Any) -> float | None:
+    """Simulated seconds when the target is first reached."""
+    return cost_to_target(run, "seconds", **options)
+
+
+def megabytes_to_target(run: Run, **options: Any) -> float | None:
+    """Traffic until the target is first reached, in 10⁶ bytes."""
+    return cost_to_target(run, "megabytes", **options)
+
+
+def passes_to_target(run: Run, **options: Any) -> float | None:
+    """Examples that clients computed on until the target is first reached."""
+    return cost_to_target(run, "passes", **options)
+
+
+def at_cost(run: Run, *, of: str = "accuracy", **budget: float) -> float | None:
+    """The last evaluation at or before a cost, such as ``seconds = 600``; None where the run has cost less."""
+    currency, amount = _budget(budget)
+    return value_at(run.costs()[currency], run.curve(of)[1], amount)
+
+
+def auc(run: Run, *, of: str = "accuracy", **budget: float) -> float | None:
+    """Mean over the cost from the first evaluation to ``seconds = 600`` or the like: the area under the curve."""
+    currency, amount = _budget(budget)
+    costs = run.costs()[currency]
+    if not costs.size:
+        return None
+    return mean_over(costs, run.curve(of)[1], float(costs[0]), amount)
+
+
+def _budget(budget: Mapping[str, float]) -> tuple[Currency, float]:
+    """Return the one cost that is given."""
+    given = [(currency, budget[currency]) for currency in CURRENCIES if currency in budget]
+    if len(given) != 1 or len(budget) != 1:
+        raise bad("table.options", f"one of {', '.join(CURRENCIES)}, with of", ", ".join(budget) or "none")
+    return given[0]
 
 
 def best(run: Run, *, of: str = "accuracy") -> float | None:
@@ -263,7 +315,15 @@ def passes(run: Run) -> float | None:
 
 
 def seconds(run: Run) -> float | None:
-    """Wall-clock seconds of all rounds."""
+    """Simulated seconds of all rounds, by the clock of the federation; None where it has none."""
+    if not run.records:
+        return None
+    clock = run.records[-1].get("clock")
+    return None if clock is None else float(clock)
+
+
+def wall_clock(run: Run) -> float | None:
+    """Wall-clock seconds that the simulator took for all rounds."""
     return _total_seconds(run, "total")
 
 
@@ -285,9 +345,10 @@ def _total_seconds(run: Run, key: str) -> float | None:
 METRICS: dict[str, Metric] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        rounds_to_target, best, final, last, mean, peak_minus_final, speed_up, gap, worst_tenth, jain, gini,
-        count_variance, never_selected, megabytes, passes, seconds, selection_ms, started, completed, wasted, captured,
-        captured_weight, trainings, uploads,
+        rounds_to_target, seconds_to_target, megabytes_to_target, passes_to_target, at_cost, auc, best, final, last,
+        mean, peak_minus_final, speed_up, gap, worst_tenth, jain, gini, count_variance, never_selected, megabytes,
+        passes, seconds, wall_clock, selection_ms, started, completed, wasted, captured, captured_weight, trainings,
+        uploads,
     )
 }  # fmt: skip
 
@@ -337,7 +398,7 @@ def summarise(run: Run) -> Mapping[str, float | None]:
 
 
 def figures_of(run: Run) -> dict[str, float | None]:
-    """Return the figures that tables, page and comparisons show of a run: the standard ones, rounds and passes.
+    """Return the figures that tables, page and comparisons show of a run: the standard ones, and all costs.
 
     The standard ones are those of its summary. A summary holds null where a figure is not finite, and none at all
     before the run is done: then they are computed from the records.
@@ -346,4 +407,20 @@ def figures_of(run: Run) -> dict[str, float | None]:
     compared = [f"{name}-{metric_name}" for metric_name in tested_metrics(run.config) for name in ("last", "mean")]
     is_complete = all(stored.get(name) is not None for name in compared)
     figures = stored if is_complete else summarise(run)
-    return {**figures, "rounds": float(len(run.records)), "passes": passes(run)}
+    return {
+        **figures,
+        **_costs_to_target(run),
+        "rounds": float(len(run.records)),
+        "passes": passes(run),
+        "seconds": seconds(run),
+    }
+
+
+def _costs_to_target(run: Run) -> dict[str, float | None]:
+    """Return what a run had cost when it reached its target, by currency: by the raw curve, and by the running mean."""
+    figures: dict[str, float | None] = {}
+    if run.config.get("target"):
+        for currency in CURRENCIES[1:]:
+            figures[f"{currency}-to-target"] = cost_to_target(run, currency)
+            figures[f"{currency}-to-target-smoothed"] = cost_to_target(run, currency, smooth=SMOOTH)
+    return figures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sortition.core.arrays import Array
+from sortition.core.arrays import Array, Floats
+from sortition.core.cost import Currency, cumulative_costs, total_bytes, total_passes
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import check_format, read_lines, read_regular
@@ -142,6 +143,11 @@ class Run:
         rounds = np.array([record["round"] + 1 for record in tested], np.int64)
         values = np.array([record["test"][of] for record in tested], np.float64)
         return rounds, values
+
+    def costs(self) -> dict[Currency, Floats]:
+        """What the run had cost at each evaluation (E,), by currency."""
+        is_tested = np.array([bool(record.get("test")) for record in self.records], bool)
+        return {currency: costs[is_tested] for currency, costs in cumulative_costs(self.records).items()}
 
 
 def find(*folders: str | Path) -> list[Run]:
@@ -300,14 +306,3 @@ def _curve_rows(run: Run) -> list[dict[str, str | float | None]]:
             }
         )
     return rows
-
-
-def total_bytes(record: Mapping[str, Any]) -> float:
-    """Return all bytes that a round moved, up and down."""
-    return float(sum((record.get("bytes") or {}).values()))
-
-
-def total_passes(record: Mapping[str, Any]) -> float:
-    """Return how many examples clients computed on in a round. Wasted ones are a part of those of training."""
-    passes = record.get("passes") or {}
-    return float(passes.get("training", 0) + passes.get("forward", 0))

@@ -15,6 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
+from sortition.core.cost import Currency
 from sortition.core.errors import bad, unknown
 
 LEVEL = 0.05  # the chance of any false alarm among all comparisons of a family
@@ -48,6 +49,7 @@ class Reason(StrEnum):
     FEW_SEEDS = "fewer than three seeds"
     DIVERGED = "a run diverged"
     ENDED_APART = "runs ended at different rounds"
+    NOT_REACHED = "not every run reached the target"
     NO_SPREAD = "no spread and no known resolution"
     MORE_SEEDS = "more seeds are needed"
 
@@ -92,6 +94,21 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What every run of a setting has spent: the cost at which methods are compared.
+
+    Attributes:
+        currency: in what it is counted.
+        start: the cost at which every run had been evaluated at least once; the area under a curve begins there.
+        amount: the cost at which they are compared.
+    """
+
+    currency: Currency
+    start: float
+    amount: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """A method minus a baseline, over the seeds that both have: the one result that all tables and sentences render.
 
@@ -99,8 +116,10 @@ class Comparison:
         method, baseline: the labels; the difference is the method's figure minus the baseline's.
         metric: ``accuracy``, ``loss`` or the metric of another task.
         higher: whether more of the metric is better; None where its name says so.
-        figure: ``last`` for the end of training, ``mean`` for all rounds; empty for other values.
+        figure: ``last`` for the end of training, ``mean`` for all rounds; ``at-cost`` for the end of a budget, ``auc``
+            for all of it; empty for other values.
         window: the rounds that ``last`` averages; None where they are not known.
+        budget: the cost at which ``at-cost`` and ``auc`` compare; None where rounds are counted.
         seeds: how many pairs there are.
         difference: their mean; NaN where a run diverged, and where runs of a pair ended at different rounds.
         region: differences up to here are practically none, in the unit of the figure.
@@ -119,9 +138,9 @@ class Comparison:
             as observed; None where decided, with fewer than three pairs, or beyond a thousand.
         skewed: whether the differences look skewed, so that the tests' error rates may not hold.
         unlike: the keys in which the two methods' configurations differ; where there are any, it is no fair comparison.
-        traffic_ratio: bytes a round of the method over those of the baseline; None where unknown.
+        traffic_ratio: bytes of the method over the baseline's, in a round or up to the budget; None where unknown.
         passes_ratio: the same of the examples that clients computed on; None where unknown.
-        speed_up: rounds to the target of the baseline over those of the method, the geometric mean over the seeds on
+        speed_up: cost to the target of the baseline over that of the method, the geometric mean over the seeds on
             which both reached it; None where there is no such seed.
         reached: on how many seeds both reached the target.
     """
@@ -135,6 +154,7 @@ class Comparison:
     higher: bool | None = None
     figure: str = ""
     window: Window | None = None
+    budget: Budget | None = None
     family: int = 1
     sd: float = math.nan
     error: float = math.nan

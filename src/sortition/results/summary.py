@@ -10,23 +10,30 @@ from typing import Any
 from sortition.results import metrics, verdict_words
 from sortition.results.attrition_tables import attrition_tables
 from sortition.results.comparisons import (
-    COMPARED,
     DEFAULT,
     Criteria,
     Figures,
     Methods,
     SettingComparison,
     resolution_of,
+    to_target,
 )
 from sortition.results.copies import Copy, without_copies
+from sortition.results.cost import common_budget, figures_at_cost, limit_of
+from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import Run
-from sortition.results.statistics import Comparison, Reason, centre
+from sortition.results.statistics import Budget, Comparison, Reason, centre
 from sortition.results.table import NOT_FINITE, Table, mean_and_sd
-from sortition.results.task_metric import metric_of
+from sortition.results.task_metric import metric_of, tested_metrics
 
 Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
 Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
 ENDED_APART = "No difference: runs of a pair ended at different rounds, so that their means over rounds say nothing."
+AT_EQUAL_COST = (
+    "Compared at equal cost: the last evaluation at or before {}, which every run has spent; and the mean of the curve "
+    "from {} to there."
+)
+NOT_REACHED = "No difference in the cost to the target: not every run of the pair reached it."
 NO_VERDICT = "Without a verdict: fewer than three seeds, or a run that diverged."
 
 
@@ -76,9 +83,9 @@ def tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
     losses_by_setting, attacks = attrition_tables(study.groups)
     result: list[Table] = []
     for setting, methods in study.groups.items():
-        first = learning(setting, methods, study.unfinished.get(setting, 0))
+        first = learning(setting, methods, study.unfinished.get(setting, 0), criteria)
         first.notes += [copy.text for copy in study.copies if copy.setting == setting]
-        result += [first, cost(setting, methods), *compared(setting, methods, criteria)]
+        result += [first, cost(setting, methods, criteria), *compared(setting, methods, criteria)]
         if setting in losses_by_setting:
             result.append(losses_by_setting[setting])
     return [*result, *attacks]
@@ -111,11 +118,11 @@ def heading(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> str:
     for methods in groups.values():
         comparison = comparison_of(methods, criteria)
         opponent = "each other" if criteria.all_pairs else str(comparison.baseline)
-        headings.add(verdict_words.heading(comparison.metric, opponent, comparison.window))
+        headings.add(verdict_words.heading(comparison.metric, opponent, comparison.basis))
     if len(headings) == 1:
         text = headings.pop()
     else:
-        text = "Over the last rounds, each setting by its own figure and baseline:"
+        text = "At the end of training, each setting by its own figure and baseline:"
     note = verdict_words.several_settings_note(len(groups))
     return f"{note} {text}".lstrip()
 
@@ -151,15 +158,29 @@ def comparison_of(methods: Runs, criteria: Criteria = DEFAULT) -> SettingCompari
     """Compare the methods of one setting."""
     runs = [run for by_seed in methods.values() for run in by_seed.values()]
     metric_name = metric(methods)
+    budget = budget_of(methods, criteria)
     return SettingComparison(
-        figures=figures(methods),
+        figures=figures(methods, budget),
         names=names_of(methods),
         configs={label: {seed: run.config for seed, run in by_seed.items()} for label, by_seed in methods.items()},
         metric=metric_name,
         criteria=criteria,
         resolution=resolution_of([run.manifest for run in runs], metric_name),
         window=metrics.longest_window(run.curve(metric_name)[0] for run in runs),
+        budget=budget,
     )
+
+
+def budget_of(methods: Runs, criteria: Criteria) -> Budget | None:
+    """Return the cost at which the methods of a setting are compared; None where they are compared over rounds."""
+    names = names_of(methods)
+    runs = [run for label, by_seed in methods.items() for run in by_seed.values() if names[label] not in REFERENCES]
+    if not runs:
+        return None
+    currency = criteria.currency(runs[0].config)
+    if currency == "rounds":
+        return None
+    return common_budget([run.costs() for run in runs], currency, limit_of([run.config for run in runs], currency))
 
 
 def names_of(methods: Runs) -> dict[str, str]:
@@ -172,18 +193,21 @@ def compared(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> list[
     comparison = comparison_of(methods, criteria)
     result = []
     if comparison.baseline is not None:
-        result = [_against_baseline(setting, comparison, figure) for figure in COMPARED]
+        result = [_against_baseline(setting, comparison, figure) for figure in comparison.compared]
+        result += _to_target(setting, comparison)
     if criteria.all_pairs:
         result.append(every_pair(setting, comparison))
-    all_pairs = [pair for figure in COMPARED for pair in comparison.every_pair(figure)]
+    all_pairs = [pair for figure in comparison.compared for pair in comparison.every_pair(figure)]
+    if result and comparison.to_target:
+        all_pairs += comparison.to_target
     if result and all_pairs:
-        result[-1].notes = _notes(all_pairs, comparison)
+        result[-1].notes += _notes(all_pairs, comparison)
     return result
 
 
 def _against_baseline(setting: str, comparison: SettingComparison, figure: str) -> Table:
     by_label = comparison.against_baseline(figure)
-    title = verdict_words.figure_title(figure, comparison.window)
+    title = verdict_words.figure_title(figure, comparison.basis)
     difference = verdict_words.with_unit(f"− {comparison.baseline}", comparison.metric)
     table = Table(f"{setting}: {title}, compared", ["method", title, difference, "p", "verdict"])
     for label, runs in comparison.figures.items():
@@ -200,9 +224,23 @@ def _against_baseline(setting: str, comparison: SettingComparison, figure: str) 
     return table
 
 
-def every_pair(setting: str, comparison: SettingComparison, figure: str = "last") -> Table:
+def _to_target(setting: str, comparison: SettingComparison) -> list[Table]:
+    """Make the table of differences in the cost to the target from the baseline's; none without a target."""
+    pairs = [pair for pair in comparison.to_target if pair.baseline == comparison.baseline]
+    if not pairs:
+        return []
+    title = f"{comparison.currency} to target"
+    table = Table(f"{setting}: {title}, compared", ["method", f"− {comparison.baseline}", "p", "verdict"])
+    for pair in pairs:
+        cells = [verdict_words.difference_text(pair), verdict_words.p_text(pair), verdict_words.verdict_text(pair)]
+        table.rows.append([pair.method, *cells])
+    table.notes.append(f"Less is better. By the {metrics.SMOOTH}-round mean.")
+    return [table]
+
+
+def every_pair(setting: str, comparison: SettingComparison, figure: str = "") -> Table:
     """Make the table of all pairs of methods, which are one family of tests."""
-    title = verdict_words.figure_title(figure, comparison.window)
+    title = verdict_words.figure_title(figure or comparison.compared[0], comparison.basis)
     difference = verdict_words.with_unit("difference", comparison.metric)
     table = Table(f"{setting}: {title}, all pairs", ["method", "minus", difference, "p", "verdict"])
     for pair in comparison.every_pair(figure):
@@ -228,9 +266,15 @@ def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[s
         f"Paired over seeds: mean [simultaneous 95 % interval], p with Bonferroni's correction; practically equal: "
         f"within {region}. Undecided: (seeds that would decide)."
     ]
+    budget = comparison.budget
+    if budget is not None:
+        amounts = [verdict_words.cost_text(amount, budget.currency) for amount in (budget.amount, budget.start)]
+        notes.append(AT_EQUAL_COST.format(*amounts))
     reasons = {pair.reason for pair in pairs}
     if Reason.FEW_SEEDS in reasons or Reason.DIVERGED in reasons:
         notes.append(NO_VERDICT)
+    if Reason.NOT_REACHED in reasons:
+        notes.append(NOT_REACHED)
     if Reason.ENDED_APART in reasons:
         notes.append(ENDED_APART)
     if any(pair.skewed and pair.decided for pair in pairs):
@@ -240,29 +284,27 @@ def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[s
     return notes
 
 
-def learning(setting: str, methods: Runs, unfinished: int = 0) -> Table:
-    """Make the table of best, final, last and mean of the metric, and of the rounds to the target.
+def learning(setting: str, methods: Runs, unfinished: int = 0, criteria: Criteria = DEFAULT) -> Table:
+    """Make the table of best, final, last and mean of the metric, and of the cost to the target.
 
     The target is reached by the raw curve, and by its 5-round mean.
     """
-    comparison = comparison_of(methods)
+    comparison = comparison_of(methods, criteria)
     metric_name = comparison.metric
-    last = verdict_words.figure_title("last", comparison.window)
-    columns = {
-        "best": f"best-{metric_name}",
-        "final": f"final-{metric_name}",
-        last: f"last-{metric_name}",
-        "all rounds": f"mean-{metric_name}",
-    }
+    columns = {"best": f"best-{metric_name}", "final": f"final-{metric_name}"}
+    for figure in comparison.compared:
+        columns[verdict_words.figure_title(figure, comparison.basis)] = f"{figure}-{metric_name}"
+    currency = comparison.currency
     target = _config(methods).get("target", {})
     table = Table(f"{setting}: test {metric_name}", ["method", "seeds", *columns])
     if target:
-        table.columns += [f"rounds to {target[metric_name]:g}", f"{metrics.SMOOTH}-round mean"]
-        table.notes.append("Rounds to the target: mean ± sd over the seeds that reached it (how many of all).")
+        table.columns += [f"{currency} to {target[metric_name]:g}", f"{metrics.SMOOTH}-round mean"]
+        counted = currency.capitalize()
+        table.notes.append(f"{counted} to the target: mean ± sd over the seeds that reached it (how many of all).")
     for label, runs in comparison.figures.items():
         cells = [mean_and_sd(centre(_values(runs, key)), 3) for key in columns.values()]
         if target:
-            reached = [centre(_values(runs, key)) for key in ("rounds-to-target", "rounds-to-target-smoothed")]
+            reached = [centre(_values(runs, key)) for key in (f"{currency}-to-target", to_target(currency))]
             cells += [mean_and_sd(middle, 1, total=len(runs)) for middle in reached]
         table.rows.append([label, str(len(runs)), *cells])
     table.notes += [*_diverged(methods), *_untaught(methods)]
@@ -271,12 +313,16 @@ def learning(setting: str, methods: Runs, unfinished: int = 0) -> Table:
     return table
 
 
-def cost(setting: str, methods: Runs) -> Table:
-    """Make the table of how evenly clients were served and chosen, and what it cost."""
+def cost(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> Table:
+    """Make the table of how evenly clients were served and chosen, and what it cost; seconds where they are counted."""
+    counts_seconds = criteria.currency(_config(methods)) == "seconds"
     by_label = figures(methods)
     all_figures = [run_figures for runs in by_label.values() for run_figures in runs.values()]
     counts = [key for key in ("trainings", "uploads") if any(key in run_figures for run_figures in all_figures)]
-    table = Table(f"{setting}: fairness and cost", ["method", "worst tenth", "Jain", "MB", "ms/select", "s", *counts])
+    table = Table(f"{setting}: fairness and cost", ["method", "worst tenth", "Jain", "MB"])
+    if counts_seconds:
+        table.columns.append("simulated s")
+    table.columns += ["ms/select", "wall-clock s", *counts]
     for label, runs in by_label.items():
         timed_runs = methods[label].values()
         table.rows.append(
@@ -285,17 +331,26 @@ def cost(setting: str, methods: Runs) -> Table:
                 mean_and_sd(centre(_values(runs, "worst-tenth")), 3),
                 _mean(_values(runs, "jain"), 3),
                 _mean(_values(runs, "megabytes"), 1),
+                *([_mean(_values(runs, "seconds"), 1)] if counts_seconds else []),
                 _mean([metrics.selection_ms(run) for run in timed_runs]),
-                _mean([metrics.seconds(run) for run in timed_runs]),
+                _mean([metrics.wall_clock(run) for run in timed_runs]),
                 *[_mean([metrics.METRICS[key](run) for run in timed_runs], 0) for key in counts],
             ]
         )
     return table
 
 
-def figures(methods: Runs) -> Methods:
-    """Return the figures of each run, by method and seed."""
-    return {label: {seed: metrics.figures_of(run) for seed, run in runs.items()} for label, runs in methods.items()}
+def figures(methods: Runs, budget: Budget | None = None) -> Methods:
+    """Return the figures of each run, by method and seed; with a budget also those at that cost."""
+    return {label: {seed: _figures_of(run, budget) for seed, run in runs.items()} for label, runs in methods.items()}
+
+
+def _figures_of(run: Run, budget: Budget | None) -> Figures:
+    figures = metrics.figures_of(run)
+    if budget is None:
+        return figures
+    curves = {metric_name: run.curve(metric_name)[1] for metric_name in tested_metrics(run.config)}
+    return figures | figures_at_cost(run.costs(), curves, budget)
 
 
 def metric(methods: Runs) -> str:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sortition.results.comparisons import Missing, SettingComparison, shown_better
+from sortition.core.cost import Currency
+from sortition.results.comparisons import TO_TARGET, Missing, SettingComparison, shown_better
+from sortition.results.cost import AUC
 from sortition.results.metrics import LAST
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import (
@@ -17,12 +19,16 @@ from sortition.results.statistics import (
     MOST_SEEDS,
     UNDECIDED,
     WORSE,
+    Budget,
     Comparison,
     Reason,
     Unlike,
     Window,
 )
 
+Basis = Window | Budget | None  # what the figure at the end of a curve is taken of
+UNITS: dict[Currency, str] = {"rounds": "rounds", "seconds": "seconds", "megabytes": "MB", "passes": "client passes"}
+SHORT_UNITS: dict[Currency, str] = {"rounds": "rounds", "seconds": "s", "megabytes": "MB", "passes": "passes"}
 NAMED_KEYS = 3  # keys of the configuration that a remark names
 NAMED_METHODS = 3  # methods that the headline over several settings names
 SAME_TRAFFIC = 0.05  # ratios that are no further from 1 are called the same
@@ -30,6 +36,7 @@ SKEWED = "the differences look skewed, so that false alarms may be more frequent
 WHY = {
     Reason.ENDED_APART: "their runs ended at different rounds, so means over rounds cannot be compared",
     Reason.DIVERGED: "a run diverged",
+    Reason.NOT_REACHED: "not every run reached the target, and those that did were the lucky ones",
     Reason.NO_SPREAD: "the seeds' differences are all the same, and the number of test examples is not known",
 }
 MISSING = {
@@ -66,6 +73,8 @@ def unit_of(metric: str) -> Unit:
     """Return points for accuracy; a loss has no unit."""
     if metric == "accuracy":
         return Unit(scale=100.0, digits=2, name="points", words="points")
+    if metric.endswith(TO_TARGET):
+        return Unit(scale=1.0, digits=1, name="", words=metric.replace(" to target", " to the target"))
     return Unit(scale=1.0, digits=3, name="", words=f"in {metric}")
 
 
@@ -114,9 +123,10 @@ def p_text(comparison: Comparison | None) -> str:
 
 
 def traffic_text(comparison: Comparison) -> str:
-    """``at the same traffic``, or at how many times as much; empty where unknown."""
+    """``at the same traffic``, or at how many times as much; empty where unknown, or where traffic is the budget."""
     ratio = comparison.traffic_ratio
-    if ratio is None:
+    counts_traffic = comparison.budget is not None and comparison.budget.currency == "megabytes"
+    if ratio is None or counts_traffic:
         return ""
     if abs(ratio - 1) < SAME_TRAFFIC:
         return "at the same traffic"
@@ -138,15 +148,32 @@ def ratio_text(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.2f}×"
 
 
-# -- which rounds ------------------------------------------------------------------------------------------------------
+# -- which rounds, at which cost ---------------------------------------------------------------------------------------
 
 
-def figure_title(figure: str, window: Window | None) -> str:
-    """Return the heading of a compared figure: ``last 10``, or as many rounds as were averaged; ``all rounds``."""
+def cost_text(amount: float, currency: Currency, *, short: bool = False) -> str:
+    """``812 seconds``, or ``812 s`` where there is little room: four digits of a cost, with what is counted."""
+    unit = SHORT_UNITS[currency] if short else UNITS[currency]
+    rounded = float(f"{amount:.4g}")
+    return f"{rounded:,.10g} {unit}"
+
+
+def figure_title(figure: str, basis: Basis) -> str:
+    """Return the heading of a compared figure: ``last 10``, ``all rounds``; ``at 812 s``, ``up to 812 s``."""
+    if isinstance(basis, Budget):
+        preposition = "up to" if figure == AUC else "at"
+        return f"{preposition} {cost_text(basis.amount, basis.currency, short=True)}"
     if figure == "mean":
         return "all rounds"
-    rounds = LAST if window is None else window.rounds
+    rounds = LAST if basis is None else basis.rounds
     return f"last {rounds}"
+
+
+def end_of_curve(basis: Basis) -> str:
+    """Say where on its curve a method is judged: ``over the last 10 rounds``, ``after 812 seconds``."""
+    if isinstance(basis, Budget):
+        return f"after {cost_text(basis.amount, basis.currency)}"
+    return f"over {averaged_rounds(basis)}"
 
 
 def averaged_rounds(window: Window | None) -> str:
@@ -165,10 +192,13 @@ def averaged_rounds(window: Window | None) -> str:
 
 
 def period(comparison: Comparison) -> str:
-    """``over the last 10 rounds``: the rounds whose mean is compared."""
+    """``over the last 10 rounds``: the rounds whose mean is compared, or the cost at which methods are compared."""
     if comparison.figure == "mean":
         return "over all rounds"
-    return f"over {averaged_rounds(comparison.window)}"
+    budget = comparison.budget
+    if budget is not None and comparison.figure == AUC:
+        return f"in the mean of the first {cost_text(budget.amount, budget.currency)}"
+    return end_of_curve(comparison.window if budget is None else budget)
 
 
 # -- cells of tables ---------------------------------------------------------------------------------------------------
@@ -363,9 +393,9 @@ def counted(comparisons: Sequence[Comparison]) -> str:
 # -- headings and headlines --------------------------------------------------------------------------------------------
 
 
-def heading(metric: str, baseline: str, window: Window | None = None) -> str:
+def heading(metric: str, baseline: str, basis: Basis = None) -> str:
     """What stands above the sentences: which figure they compare, and with what."""
-    text = f"Test {metric} over {averaged_rounds(window)} against {baseline}"
+    text = f"Test {metric} {end_of_curve(basis)} against {baseline}"
     unit = unit_of(metric)
     return f"{text}, in {unit.name}:" if unit.name else f"{text}:"
 

@@ -20,7 +20,7 @@ Deviations: π̂ and λ̂ are estimated from the rounds that were seen (the rele
 released estimator divides by the wrong count). F*_k is not known in a federation and counts as 0. A client whose
 removal changes ε by nothing but rounding stays, so nobody is left out where all losses are 0. A client that was never
 active has the mean loss of those that were (released: of those active now). The paper lets all kept active clients
-train (``cohort="all"``); ``cohort="budget"`` draws as many as there are places, and their weights grow in proportion.
+train (``train="all"``); ``train="budget"`` draws as many as there are places, and their weights grow in proportion.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class CAFed(Selector[Memory]):
         bias: κ, weight of the bias; the larger, the fewer clients are left out.
         tolerance: by how much the bound must fall for a client to be left out.
         smoothing: s, weight of the old loss.
-        cohort: "all" kept clients that are available (the paper), or as many of them as the "budget" allows.
+        train: "all" kept clients that are available (the paper), or as many of them as the "budget" allows.
     """
 
     target: Literal["size", "equal"] = "size"
     bias: Annotated[float, Field(ge=0)] = 1.0
     tolerance: Annotated[float, Field(ge=0)] = 0.0
     smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    cohort: Literal["all", "budget"] = "all"
+    train: Literal["all", "budget"] = "all"
 
     memory = Memory
     counts_rounds = True
@@ -108,7 +108,7 @@ class CAFed(Selector[Memory]):
         q[known_ids[keeps]] = alpha[keeps] / pi[keeps]
         ids = round.available[q[round.available] > 0]
         notes = {"left_out": int(known_ids.size - keeps.sum()), "kept_available": int(ids.size)}
-        if self.cohort == "all":
+        if self.train == "all":
             return Cohort(ids, q[ids], full=True, mass="expected", notes=notes)
         chosen = np.sort(uniformly(ids, round.budget, round.rng))
         weights = q[chosen] * (ids.size / max(chosen.size, 1))
@@ -142,7 +142,7 @@ class CAFed(Selector[Memory]):
         """Cover the paper's setting, and one that is within the budget."""
         return [
             {"bias": 0.5},
-            {"target": "equal", "bias": 0.2, "tolerance": 0.001, "smoothing": 0.3, "cohort": "budget"},
+            {"target": "equal", "bias": 0.2, "tolerance": 0.001, "smoothing": 0.3, "train": "budget"},
         ]
 
 

@@ -9,7 +9,7 @@ round, while uploads go one after another and updates are computed in parallel.
 | t^UD_k, t^UL_k = D_m / θ_k | the question ``RESOURCES``: seconds of the update and of sending the model once |
 | T^d_S = D_m / min_{k∈S} θ_k, multicast | the longest t^UL of the chosen |
 | Algorithm 3: k = argmax 1 / (T^d_{S∪k} − T^d_S + t^UL_k + max(0, t^UD_k − Θ)) | :func:`scheduled` |
-| added if T_cs + T^d_{S∪k} + Θ' + T_agg < T_round, else dropped | ``deadline`` = T_round, ``overhead`` = T_cs + T_agg |
+| added if T_cs + T^d_{S∪k} + Θ' + T_agg < T_round, else dropped | ``deadline``, ``overhead`` = T_cs + T_agg |
 | FedAvg: Σ n_k w_k / Σ_S n_k | weights by size |
 
 Deviations: at most as many clients as there are places are chosen. Candidates that do not answer are not chosen. Ties
@@ -28,8 +28,10 @@ from sortition.core import RESOURCES, Cohort, Measure, Needs, Round, Selector, S
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
-from sortition.core.selector import Asking
+from sortition.core.selector import Asking, Conditions
 from sortition.core.ties import first_smallest
+
+PAPERS_DEADLINE = 180.0  # seconds
 
 
 @method
@@ -37,12 +39,12 @@ class FedCS(Selector[State]):
     """Chooses as many of some random candidates as can train and send before the deadline.
 
     Attributes:
-        deadline: T_round in seconds.
+        deadline: T_round in seconds; None for the server's or, where it has none, for the paper's 180 s.
         candidates: how many clients are asked; None, or a smaller number, for as many as there are places.
         overhead: seconds of a round that selection and aggregation take, T_cs + T_agg.
     """
 
-    deadline: Annotated[float, Field(gt=0)] = 180.0
+    deadline: Annotated[float, Field(gt=0)] | None = None
     candidates: Annotated[int, Field(ge=1)] | None = None
     overhead: Annotated[float, Field(ge=0)] = 0.0
 
@@ -59,9 +61,21 @@ class FedCS(Selector[State]):
 
     def init(self, n_clients: int, rng: np.random.Generator) -> State:
         """Check the overhead against the deadline; nothing is remembered."""
-        if self.overhead >= self.deadline:
-            raise bad("FedCS.overhead", f"below the deadline, {self.deadline}", self.overhead)
+        deadline = self.deadline or PAPERS_DEADLINE
+        if self.overhead >= deadline:
+            raise bad("FedCS.overhead", f"below the deadline, {deadline}", self.overhead)
         return State(n_clients)
+
+    def remarks(self, conditions: Conditions) -> tuple[str, ...]:
+        """Say which deadline is planned with where the study does not give one to the method."""
+        if self.deadline is not None:
+            if conditions.deadline is None:
+                return (f"FedCS plans with {self.deadline:g} s, but the server has no deadline and waits for all.",)
+            return ()
+        if conditions.deadline is not None:
+            return (f"FedCS plans with the server's deadline, {conditions.deadline:g} s.",)
+        idle = f"FedCS plans with the paper's {PAPERS_DEADLINE:g} s, since the server has no deadline"
+        return (f"{idle}; where everybody is faster, it chooses at random.",)
 
     def select(self, state: State, round: Round) -> Asking:
         """Send a resource request to candidates, then schedule some of them."""
@@ -72,14 +86,18 @@ class FedCS(Selector[State]):
             return Cohort.uniform([], notes={"answered": 0})
         order = np.argsort(seconds.ids)
         update, upload = seconds.values[order].T
+        deadline = self.deadline or round.deadline or PAPERS_DEADLINE
         chosen, expected = scheduled(
             ids=seconds.ids[order],
             update=update,
             upload=upload,
-            limit=self.deadline - self.overhead,
+            limit=deadline - self.overhead,
             places=round.budget,
         )
-        return Cohort.by_size(chosen, round.population.sizes, notes={"expected_seconds": expected + self.overhead})
+        notes = {"expected_seconds": expected + self.overhead}
+        if self.deadline is None and round.deadline is not None:
+            notes["deadline"] = deadline
+        return Cohort.by_size(chosen, round.population.sizes, notes=notes)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -25,7 +25,9 @@ having been picked often, those with most picks, as the released code means to; 
 places that would stay empty go to the removed clients who are available, the least often picked first. Without
 ``pacer_step`` T is the duration that covers the fastest W · K clients of those whose duration is known, and a step of
 the pacer adds as many. A client whose duration is not known counts as fast enough. Where too few were tried, more are
-explored, and vice versa.
+explored, and vice versa. A client that was picked and has never answered counts as tried, with U(i) = 0 and at least
+the duration of the slowest answer of its round, until it answers. The paper does not say; the released code counts it
+as tried, too, with the mean utility of the round and its true duration, which only a simulator knows.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import leading, top, weighted
+from sortition.core.selector import Conditions
 from sortition.core.ties import rounded
 
 LARGEST_LEFT_OUT = 0.3  # of all clients, at most, are left out for having been picked often
@@ -63,7 +66,7 @@ SMALLEST_RANGE = 1e-4  # utilities that differ by less are not stretched to [0, 
 class Memory(State):
     """What each client's participations taught, and the utility of past cohorts for the pacer."""
 
-    utility: Floats = per_client(np.nan)  # U(i); NaN: never tried
+    utility: Floats = per_client(np.nan)  # U(i); NaN: never picked
     duration: Floats = per_client(np.nan)  # t_i in seconds; NaN: not known
     last: Ids = per_client(0, dtype=int)  # L(i), from 1
     picks: Ids = per_client(0, dtype=int)
@@ -124,6 +127,12 @@ class Oort(Selector[Memory]):
         if self.speed:
             return Needs(reads=("sizes", "speed"), reports=reports)
         return Needs(reads=("sizes",), reports=reports)
+
+    def remarks(self, conditions: Conditions) -> tuple[str, ...]:
+        """Say where durations differ by the clients' sizes alone."""
+        if conditions.devices_differ is False and self.alpha:
+            return ("Oort's preference for fast clients sees data sizes alone here: all devices are equally fast.",)
+        return ()
 
     def resolved(self, facts: Collection[str]) -> Oort:
         """Settle whether speeds are used, by whether they are among the facts."""
@@ -210,11 +219,28 @@ class Oort(Selector[Memory]):
         """Remember losses, durations and picks, and let the pacer look back."""
         state.picks[feedback.cohort.ids] += 1
         state.last[feedback.ids] = feedback.round.index + 1
-        feedback.report(DURATION).scatter(state.duration)
+        durations = feedback.report(DURATION)
+        durations.scatter(state.duration)
         losses = feedback.report(RMS_LOSSES[self.utility])
         sizes = np.asarray(feedback.round.population.sizes[losses.ids], np.float64)
-        state.utility[losses.ids] = sizes * losses.values
-        self._pace(state, float(state.utility[losses.ids].sum()))
+        achieved = sizes * losses.values
+        state.utility[losses.ids] = achieved
+        silent = np.setdiff1d(feedback.cohort.ids, losses.ids)
+        self._try_in_vain(state, silent[np.isnan(state.utility[silent])], durations.values, feedback.round)
+        self._pace(state, float(achieved.sum()))
+
+    @staticmethod
+    def _try_in_vain(state: Memory, ids: Ids, durations: Floats, round: Round) -> None:
+        """Count clients that were picked and have never answered as tried: they taught nothing, U(i) = 0.
+
+        They took longer than the slowest answer of the round or, where there is none, than its deadline.
+        """
+        state.utility[ids] = 0.0
+        state.last[ids] = round.index + 1
+        if durations.size:
+            state.duration[ids] = durations.max()
+        elif round.deadline is not None:
+            state.duration[ids] = round.deadline
 
     def _pace(self, state: Memory, achieved: float) -> None:
         """Let T grow where the utility of the last W rounds is below that of the W rounds before."""

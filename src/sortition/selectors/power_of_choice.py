@@ -11,7 +11,8 @@ Variants: pow-d asks the candidates for F_k(w_t); cpow-d for the loss of one min
 loss that each client reported when it last trained.
 
 Deviations: a candidate that does not answer is chosen only where too few answered, and then at random. d is cut
-to the number of available clients and raised to m.
+to the number of available clients and raised to m. In rpow-d a client that was chosen and has never answered counts
+with the mean loss of its round: at +∞ it would win whenever it is a candidate.
 """
 
 from __future__ import annotations
@@ -37,16 +38,17 @@ from sortition.core import (
     method,
     per_client,
 )
-from sortition.core.arrays import Floats
+from sortition.core.arrays import Array, Floats
 from sortition.core.sampling import top, uniformly, weighted
 from sortition.core.selector import Asking
 
 
 @dataclass
 class Memory(State):
-    """The loss that each client last reported (N,), for rpow-d; +∞ where it never trained."""
+    """The loss that each client last reported (N,), for rpow-d; +∞ where it was never chosen, and whose it is."""
 
     loss: Floats = per_client(np.inf)
+    has_reported: Array = per_client(False, dtype=bool)
 
 
 @method
@@ -99,9 +101,15 @@ class PowerOfChoice(Selector[Memory]):
         return Cohort.uniform(np.concatenate([chosen, substitutes]), notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Remember the reported losses (rpow-d)."""
-        if self.variant == "rpow-d":
-            feedback.report(TRAINING_LOSS).scatter(state.loss)
+        """Remember the reported losses; who was chosen and has never answered gets the round's mean (rpow-d)."""
+        if self.variant != "rpow-d":
+            return
+        losses = feedback.report(TRAINING_LOSS)
+        losses.scatter(state.loss)
+        state.has_reported[losses.ids] = True
+        silent = np.setdiff1d(feedback.cohort.ids, losses.ids)
+        if len(losses):
+            state.loss[silent[~state.has_reported[silent]]] = losses.values.mean()
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

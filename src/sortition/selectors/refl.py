@@ -11,7 +11,7 @@ for some rounds, so that the work is spread.
 | equal weights of fresh updates | uniform weights |
 
 This is the selection of the paper (IPS). Its second part, the aggregation of late updates with weights by staleness
-(SAA), is not part of a selector: late updates are dropped by the driver.
+(SAA), is a pace: ``late = "use"`` with ``staleness = "saa"``.
 
 Deviations: in the paper each client forecasts its own availability from its own history and answers with one
 probability; here the server forecasts it from the rounds in which it saw the client (:func:`staying_probability`), so

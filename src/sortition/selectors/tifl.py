@@ -52,7 +52,7 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import uniformly, with_replacement
-from sortition.core.selector import Asking
+from sortition.core.selector import Asking, Conditions
 from sortition.core.ties import rounded
 
 POLICIES = {  # chances of five tiers, from fast to slow
@@ -84,7 +84,8 @@ class TiFL(Selector[Memory]):
         tiers: m, number of tiers.
         policy: "adaptive" (Algorithm 2) or fixed chances; "random" and "fast1" to "fast3" are for five tiers.
         profile_rounds: how often the latency of a client is measured.
-        latency_limit: T_max in seconds, where a latency is cut; who always reaches it is left out. None for no limit.
+        latency_limit: T_max in seconds, where a latency is cut; who always reaches it is left out. None for the
+            server's deadline, where it has one.
         reprofile: rounds after which all clients are profiled anew; None for never.
         interval: I, rounds between two looks at the accuracy of the tiers.
         credits: how many rounds each tier may be used; None for an equal share, where the number of rounds is known.
@@ -137,9 +138,10 @@ class TiFL(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Asking:
         """Profile newcomers, look at the tiers, draw one, and draw its members."""
-        yield from self._profile(state, round)
+        limit = self.latency_limit or round.deadline
+        yield from self._profile(state, round, limit)
         ids = round.available
-        tier_of = self._tiers(state)
+        tier_of = self._tiers(state, limit)
         tiers = tier_of[ids]
         if state.credits is None:
             state.credits = self._full_credits(round)
@@ -153,9 +155,22 @@ class TiFL(Selector[Memory]):
         state.tier = self._draw(state, has_members, round)
         chosen = np.sort(uniformly(ids[tiers == state.tier], round.budget, round.rng))
         notes = {"tier": state.tier, "chances": np.round(state.chance, 6).tolist()}
+        if self.latency_limit is None and round.deadline is not None:
+            notes["latency_limit"] = round.deadline
         return Cohort.by_size(chosen, round.population.sizes, notes=notes)
 
-    def _profile(self, state: Memory, round: Round) -> Generator[Measure, Reading, None]:
+    def remarks(self, conditions: Conditions) -> tuple[str, ...]:
+        """Say where tiers are cut at the server's deadline, and where they mean nothing."""
+        sentences = []
+        if self.latency_limit is None and conditions.deadline is not None:
+            sentences.append(
+                f"TiFL leaves out who trains longer than the server's deadline, {conditions.deadline:g} s."
+            )
+        if conditions.devices_differ is False:
+            sentences.append("TiFL's tiers are of data sizes alone here: all devices are equally fast.")
+        return tuple(sentences)
+
+    def _profile(self, state: Memory, round: Round, latency_limit: float | None) -> Generator[Measure, Reading, None]:
         """Add to RT_i of the available clients that were not measured often enough."""
         if self.reprofile is not None and round.index and round.index % self.reprofile == 0:
             state.total[:] = 0.0
@@ -164,20 +179,20 @@ class TiFL(Selector[Memory]):
         if not unprofiled.size:
             return
         latencies = yield Measure(DURATION, unprofiled)
-        limit = math.inf if self.latency_limit is None else self.latency_limit
+        limit = math.inf if latency_limit is None else latency_limit
         if len(latencies):
             state.total[latencies.ids] += np.minimum(latencies.values, limit)
             state.profiles[latencies.ids] += 1
-        if self.latency_limit is not None:
+        if latency_limit is not None:
             silent = np.setdiff1d(unprofiled, latencies.ids)
             state.total[silent] += limit
             state.profiles[silent] += 1
 
-    def _tiers(self, state: Memory) -> Ids:
+    def _tiers(self, state: Memory, latency_limit: float | None) -> Ids:
         """Return the tier of each client (N,), 0 the fastest; −1 of clients not profiled or always too slow."""
         profiled = state.profiles >= self.profile_rounds
-        if self.latency_limit is not None:
-            profiled &= rounded(state.total) < rounded(state.profiles * self.latency_limit)
+        if latency_limit is not None:
+            profiled &= rounded(state.total) < rounded(state.profiles * latency_limit)
         ids = np.flatnonzero(profiled)
         fastest_first = ids[np.argsort(rounded(state.total[ids] / state.profiles[ids]), kind="stable")]
         tier_of = np.full(state.n_clients, -1)

@@ -2,11 +2,11 @@
 
 They see what honest clients send in the same reading, and collude. Against guards that compare with the honest clients'
 median this is the strongest they can send and still be believed, so it shows what guards are worth against somebody
-who has read them; :mod:`.attacks` has the crude attacks.
+who has read their code; :mod:`.attacks` has the crude attacks.
 
 ``Attacks.when`` says when they attack. A guard that compares the rows of one round with each other is blind where
-adversaries are the majority; so some wait for such a round, some stay away and come back together to be given one, and
-some use it to make honest clients look absurd.
+adversaries are the majority. So some adversaries wait for such a round, some stay away and return together to bring
+one about, and some use it to make honest clients look absurd.
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ from sortition.learning.vector import Vector
 from sortition.simulation.attacks import Adversaries, Attacks
 
 BELOW = 0.98  # how far below a guard they stay
-NEXT_TO_NOTHING = 1e-9  # of an honest vector: what adversaries send that want others to look absurd
+NEXT_TO_NOTHING = 1e-9  # times an honest vector: adversaries send it to make others look absurd
 
 
 class AdaptiveAdversaries(Adversaries):
-    """Every report at its guard: losses, sizes, histograms, vectors and updates at once."""
+    """Adversaries whose every report stays at its guard: losses, sizes, histograms, vectors and updates at once."""
 
     def away(self, t: int) -> Array | None:
-        """(N,) the adversaries, in rounds in which they stay away to come back together."""
+        """Return a mask (N,) of the adversaries in rounds in which they stay away to return together."""
         if self.attacks.when != "return":
             return None
-        period = self.attacks.away + self.attacks.present
-        since = t % period if self.attacks.present else t
-        return self.mask if since < self.attacks.away else None
+        rounds_since_leaving = t
+        if self.attacks.present:
+            rounds_since_leaving = t % (self.attacks.away + self.attacks.present)
+        if rounds_since_leaving >= self.attacks.away:
+            return None
+        return self.mask
 
     @property
-    def _waits(self) -> bool:
-        """Whether they are honest but where they are the majority."""
+    def _waits_for_majority(self) -> bool:
+        """Whether they are honest except in rounds in which they are the majority."""
         return self.attacks.when == "chance"
 
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Sizes just below the cap, all of them of the label that is rarest among the honest clients."""
+        """Claim sizes just below the cap, all of the label that is rarest among the honest clients."""
         counts = np.asarray(facts["label_counts"])
         honest_counts = counts[~self.mask]
-        if self._waits or not len(honest_counts):  # nobody to compare with
+        if self._waits_for_majority or not len(honest_counts):  # nobody to compare with
             return dict(facts)
         size = int(BELOW * self.attacks.size_cap * float(np.median(totals(honest_counts))))
         rarest = honest_counts.sum(axis=0).argmin()
@@ -60,66 +63,77 @@ class AdaptiveAdversaries(Adversaries):
         return {**facts, "sizes": sizes, "label_counts": forged}
 
     def reading(self, signal: Signal, reading: Reading, label_counts: Array) -> Reading:
-        """Losses as large as is believed, durations of nothing, vectors that are all the same."""
-        false = self.mask[reading.ids]
+        """Report losses as large as is believed, durations of nothing, and vectors that are all the same."""
+        is_false = self.mask[reading.ids]
         if signal.of == "pairs":
             claimed = self.facts({"sizes": totals(label_counts), "label_counts": label_counts})["label_counts"]
             rows = claimed[reading.ids].astype(np.float64)
             return Reading(reading.ids, rows @ rows.T)
-        if not false.any() or (self._waits and not _majority(false)):
+        if not self._attack_now(is_false):
             return reading
-        of_updates = signal.of == "training" and not signal.scalar
         values = reading.values.copy()
-        if of_updates:
-            values[false] = self._vectors(values, false)
-        elif false.all():
+        if signal.of == "training" and not signal.scalar:
+            values[is_false] = self._vectors(values, is_false)
+        elif is_false.all():
             return reading
         elif signal.compute in (DURATION.compute, RESOURCES.compute):
-            values[false] = 0.0
+            values[is_false] = 0.0
         elif signal.scalar:
-            values[false] = self._largest_believed(values[~false], int(false.sum()))
+            values[is_false] = self._largest_believed(values[~is_false], n_adversaries=int(is_false.sum()))
         return Reading(reading.ids, values)
 
     def updates(self, ids: Ids, deltas: Vector) -> Vector:
-        """What they send in place of their updates; the same for all of them."""
-        false = self.mask[ids]
-        if not false.any() or (self._waits and not _majority(false)):
+        """Return the updates that are sent; all adversaries send the same."""
+        is_false = self.mask[ids]
+        if not self._attack_now(is_false):
             return deltas
-        sent = deltas.copy()
-        sent[false] = self._vectors(deltas, false)
-        return sent
+        updates = deltas.copy()
+        updates[is_false] = self._vectors(deltas, is_false)
+        return updates
 
-    def _vectors(self, rows: Array, false: Array) -> Array:
-        """One vector in place of those of the adversaries (``false``) among these rows."""
+    def _attack_now(self, is_false: Array) -> bool:
+        """Say whether adversaries attack among these clients; ``is_false`` (k,) says who of them is one."""
+        if not is_false.any():
+            return False
+        return _majority(is_false) or not self._waits_for_majority
+
+    def _vectors(self, rows: Array, is_false: Array) -> Array:
+        """Return what adversaries send in place of their vectors among these rows."""
         if self.attacks.when == "framing":
-            return NEXT_TO_NOTHING * rows[false]
-        unbounded = _majority(false) and self.attacks.when in ("return", "chance")
-        seen = rows[false] if unbounded or false.all() else rows[~false]  # alone, they reverse what they would send
-        times = self.attacks.strength if unbounded else BELOW * self.attacks.norm
-        return _reversed(seen, times)
+            return NEXT_TO_NOTHING * rows[is_false]
+        if _majority(is_false) and self.attacks.when in ("return", "chance"):  # no guard bounds them
+            return _reversed(rows[is_false], self.attacks.strength)
+        seen = rows[~is_false]
+        if is_false.all():  # alone, they reverse what they would send
+            seen = rows
+        return _reversed(seen, BELOW * self.attacks.norm)
 
-    def _largest_believed(self, honest: Floats, count: int) -> float:
-        """Below median + c robust deviations, and below n medians, of a reading in which they are ``count``."""
-        everybody = np.concatenate([honest, np.full(count, np.inf)])  # they are above the median in any case
-        middle = float(np.median(everybody)) if count < honest.size else float(np.max(honest))
+    def _largest_believed(self, honest: Floats, n_adversaries: int) -> float:
+        """Return a value below median + c robust deviations, and below n medians, of a reading with adversaries."""
+        if n_adversaries < honest.size:
+            everybody = np.concatenate([honest, np.full(n_adversaries, np.inf)])  # they are above the median anyway
+            middle = float(np.median(everybody))
+        else:
+            middle = float(np.max(honest))
         spread = 1.4826 * float(np.median(np.abs(honest - middle))) or middle
         return BELOW * min(middle + self.attacks.winsorise * spread, self.attacks.norm * middle)
 
 
-def _majority(false: Array) -> bool:
-    return 2 * int(false.sum()) > false.size
+def _majority(is_false: Array) -> bool:
+    return 2 * int(is_false.sum()) > is_false.size
 
 
-def _reversed(rows: Array, times: float) -> Array:
-    """The mean of these rows, reversed, so many times as long as they usually are."""
+def _reversed(rows: Array, factor: float) -> Array:
+    """Return the mean of these rows, reversed, ``factor`` times as long as they usually are."""
     mean = rows.mean(axis=0)
-    size = float(np.linalg.norm(mean))
-    if size == 0:
+    length = float(np.linalg.norm(mean))
+    if length == 0:
         return np.zeros_like(mean)
-    return -mean * (times * float(np.median(norms(rows))) / size)
+    return -mean * (factor * float(np.median(norms(rows))) / length)
 
 
 def adversaries_of(attacks: Attacks, n_clients: int, seed: int) -> Adversaries:
-    """The adversaries of an attack."""
-    kind = AdaptiveAdversaries if attacks.kind == "adaptive" else Adversaries
-    return kind(attacks, n_clients, seed)
+    """Return the adversaries of an attack."""
+    if attacks.kind == "adaptive":
+        return AdaptiveAdversaries(attacks, n_clients, seed)
+    return Adversaries(attacks, n_clients, seed)

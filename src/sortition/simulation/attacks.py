@@ -1,7 +1,7 @@
-"""Clients that attack, through the same paths by which honest ones send.
+"""Clients that attack, on the same paths by which honest clients send.
 
-:class:`Attacks` says how many and how, :class:`Adversaries` are those of one seed. They claim other facts, answer and
-report other numbers, or send other updates; they cannot change what a round really costs and how long they really take.
+:class:`Attacks` says how many attack and how; :class:`Adversaries` are those of one seed. They claim other facts,
+answer and report other numbers, or send other updates; they cannot change what a round costs or how long they take.
 """
 
 from __future__ import annotations
@@ -90,8 +90,10 @@ class Adversaries:
     """The adversaries among N clients under one seed."""
 
     def __init__(self, attacks: Attacks, n_clients: int, seed: int) -> None:
-        self.attacks, count = attacks, max(1, round(attacks.share * n_clients))
-        self.ids: Ids = np.sort(stream(seed, "liars").choice(n_clients, count, replace=False)).astype(np.int64)
+        n_adversaries = max(1, round(attacks.share * n_clients))
+        drawn_ids = stream(seed, "liars").choice(n_clients, n_adversaries, replace=False)
+        self.attacks = attacks
+        self.ids: Ids = np.sort(drawn_ids).astype(np.int64)
         self.mask = np.zeros(n_clients, bool)
         self.mask[self.ids] = True
 
@@ -103,12 +105,13 @@ class Adversaries:
         return np.where(self.mask, self.ids[0], np.arange(self.mask.size))
 
     def away(self, t: int) -> Array | None:
-        """(N,) which clients stay away in round t; None where nobody does."""
+        """Return a mask (N,) of the clients that stay away in round t; None where nobody does."""
         return None
 
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """The facts that clients claim; who owns a client cannot be forged."""
-        claimed, kind = dict(facts), self.attacks.kind
+        """Return the facts that clients claim; who owns a client cannot be forged."""
+        claimed = dict(facts)
+        kind = self.attacks.kind
         if kind == "size":
             for name in ("sizes", "label_counts"):
                 if name in facts:
@@ -120,40 +123,58 @@ class Adversaries:
         return claimed
 
     def _raised(self, counts: Array) -> Array:
-        raised, claimed = counts.copy(), np.rint(counts[self.ids] * self.attacks.strength)
-        if (most := float(totals(claimed).max())) > LARGEST:
-            hint = f"They would claim up to {most:g} examples, and no population holds more than 2**53 of a client."
+        """Return counts in which adversaries claim ``strength`` times their examples."""
+        claimed = np.rint(counts[self.ids] * self.attacks.strength)
+        largest_claim = float(totals(claimed).max())
+        if largest_claim > LARGEST:
+            hint = f"They would claim up to {largest_claim:g} examples; in a population no client has more than 2**53."
             raise bad("Attacks.strength", "smaller where sizes are claimed", self.attacks.strength, hint)
+        raised = counts.copy()
         raised[self.ids] = claimed
         return raised
 
     def _forged(self, counts: Array) -> Array:
+        """Return label counts in which all examples of adversaries have the rarest label."""
+        rarest_label = counts.sum(axis=0).argmin()
         forged = counts.copy()
         forged[self.ids] = 0
-        forged[self.ids, counts.sum(axis=0).argmin()] = counts[self.ids].sum(axis=1)
+        forged[self.ids, rarest_label] = counts[self.ids].sum(axis=1)
         return forged
 
     def reading(self, signal: Signal, reading: Reading, label_counts: Array) -> Reading:
-        """What clients answer and report, true or not."""
+        """Return what clients answer and report, true or not."""
         kind = self.attacks.kind
         if signal.of == "pairs":
+            if kind not in ("size", "histogram"):
+                return reading
             claimed = self.facts({"sizes": label_counts.sum(axis=1), "label_counts": label_counts})["label_counts"]
-            own = claimed[reading.ids].astype(np.float64)
-            return Reading(reading.ids, own @ own.T) if kind in ("size", "histogram") else reading
-        duration, factor = signal.compute in (DURATION.compute, RESOURCES.compute), 1.0
-        if kind == "latency" and duration:
-            factor = 1 / self.attacks.strength
-        elif kind == "loss" and signal.scalar and signal.nonnegative and not duration:
-            factor = self.attacks.strength
-        elif kind == "update" and signal.of == "training" and not signal.scalar:
-            factor = -self.attacks.strength
-        return reading if factor == 1.0 else Reading(reading.ids, self._scaled(reading.ids, reading.values, factor))
+            rows = claimed[reading.ids].astype(np.float64)
+            return Reading(reading.ids, rows @ rows.T)
+        factor = self._factor(signal)
+        if factor == 1.0:
+            return reading
+        return Reading(reading.ids, self._scaled(reading.ids, reading.values, factor))
+
+    def _factor(self, signal: Signal) -> float:
+        """Return the factor by which adversaries multiply what they answer."""
+        kind = self.attacks.kind
+        is_duration = signal.compute in (DURATION.compute, RESOURCES.compute)
+        if kind == "latency" and is_duration:
+            return 1 / self.attacks.strength
+        if kind == "loss" and signal.scalar and signal.nonnegative and not is_duration:
+            return self.attacks.strength
+        if kind == "update" and signal.of == "training" and not signal.scalar:
+            return -self.attacks.strength
+        return 1.0
 
     def updates(self, ids: Ids, deltas: Vector) -> Vector:
-        """The updates that are sent."""
-        return self._scaled(ids, deltas, -self.attacks.strength) if self.attacks.kind == "update" else deltas
+        """Return the updates that are sent."""
+        if self.attacks.kind != "update":
+            return deltas
+        return self._scaled(ids, deltas, -self.attacks.strength)
 
     def _scaled(self, ids: Ids, rows: Array, factor: float) -> Array:
+        """Return rows of which those of adversaries are multiplied by a factor."""
         if not self.mask[ids].any():
             return rows
         scaled = rows.copy()

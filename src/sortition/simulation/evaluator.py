@@ -21,21 +21,21 @@ class Evaluator:
 
     Attributes:
         test: passes over the test set.
-        own: passes over all clients' examples.
+        client_passes: passes over all clients' examples.
         parts: which of these each client is evaluated on.
     """
 
     test: Passes
-    own: Passes
+    client_passes: Passes
     parts: Holdings
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more is better of what clients are scored by."""
+        """Whether a higher score of a client is a better one."""
         return self.test.objective is None or bool(self.test.objective.rule.higher_is_better)
 
     def score(self, params: Vector) -> dict[str, float]:
-        """Loss on the test set, and accuracy or the task's metric."""
+        """Return the loss on the test set, and the accuracy or the task's metric."""
         objective = self.test.objective
         if objective is None:
             losses, hits = self.test.losses(params)
@@ -47,14 +47,15 @@ class Evaluator:
         return scores
 
     def client_scores(self, params: Vector) -> Floats:
-        """(N,) accuracy, or the task's metric, of each client on its hold-out, or else on its training part."""
-        objective = self.own.objective
+        """Return the accuracy, or the task's metric, of each client (N,), on its hold-out or its training part."""
+        objective = self.client_passes.objective
         if objective is not None and not objective.judges_by_loss:
             return self._client_metrics(objective, params)
-        losses, hits = self.own.losses(params)
+        losses, hits = self.client_passes.losses(params)
         index, sizes = self.parts.gather(np.arange(len(self.parts)))
-        values = losses if objective is not None else hits.astype(np.float32)
-        return means(values[index], sizes)
+        if objective is not None:
+            return means(losses[index], sizes)
+        return means(hits.astype(np.float32)[index], sizes)
 
     def _client_metrics(self, objective: Objective, params: Vector) -> Floats:
         """Evaluate clients in blocks whose outputs are in memory together."""
@@ -73,7 +74,10 @@ class Evaluator:
 
     def _metrics_of(self, clients: list[int], objective: Objective, params: Vector) -> list[float]:
         index, sizes = self.parts.gather(np.array(clients))
-        judged = self.own.judged(params, index)
+        judged = self.client_passes.judged(params, index)
         outputs = judged.outputs.split(sizes.tolist())
         targets = judged.targets.split(sizes.tolist())
-        return [objective.metric(given, wanted) for given, wanted in zip(outputs, targets, strict=True)]
+        return [
+            objective.metric(client_outputs, client_targets)
+            for client_outputs, client_targets in zip(outputs, targets, strict=True)
+        ]

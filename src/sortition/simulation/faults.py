@@ -1,14 +1,14 @@
-"""What goes wrong on the way between clients and server, from a dropout to a server that falls over.
+"""What goes wrong on the way between clients and server, from a dropout to a server that crashes.
 
-All of it is drawn by (seed, purpose, round) for every client at once, so that methods compared under one seed meet the
-same faults, and resuming needs nothing saved. :class:`Faults` says how often, :class:`FaultDraws` what then happens to
-N clients; :mod:`.exchange` and :mod:`.engine` deliver it as a real server would meet it. Slow clients, deadlines and
-over-selection are in :mod:`.devices`.
+All faults are drawn by (seed, purpose, round) for every client at once, so that methods compared under one seed meet
+the same faults, and resuming needs nothing saved. :class:`Faults` says how often each fault happens, and
+:class:`FaultDraws` says what happens to N clients; :mod:`.simulation` lets it happen as a real server would meet it.
+Slow clients are in :mod:`.devices`; deadlines and over-selection are a matter of the pace.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,15 +21,17 @@ from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, known_keys_only
-from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
     from sortition.simulation.world import TrainedCohort
 
 Mask = npt.NDArray[np.bool_]
-FATES = ("before", "during", "after")  # of a selected client that falls silent: when, seen from its training
-POINTS = ("select", "answer", "finish", "record")  # where a server can fall over: just before each of these
+FATES = ("before", "during", "after")  # when a selected client falls silent, seen from its training
+POINTS = ("select", "answer", "finish", "record")  # a server can crash just before each of these
+DAMAGES = ("nan", "infinity", "shape", "norm")  # what a broken client sends
+HUGE = 1e20  # beyond any bound, and still a float32
+NOBODY: Ids = np.empty(0, np.int64)
 
 
 @known_keys_only
@@ -51,7 +53,7 @@ class Faults:
         leaving: a client goes away after a round.
         returning: one that is away comes back.
         reused: the id of one that is away is taken by another client, with other data.
-        crash: per round, the server falls over at some point of it and goes on from its last saved state.
+        crash: per round, the server crashes at some point of it and goes on from its last saved state.
     """
 
     before: float = 0.0
@@ -74,140 +76,228 @@ class Faults:
             value = getattr(self, item.name)
             if not (is_number(value) and 0 <= value <= 1):
                 raise bad(f"Faults.{item.name}", "a probability in [0, 1]", value)
-        for together in (FATES, ("lost", "late"), ("returning", "reused")):
-            if (total := sum(getattr(self, name) for name in together)) > 1 + 1e-12:
-                raise bad(f"Faults: {' + '.join(together)}", "at most 1, since they exclude each other", total)
+        for exclusive in (FATES, ("lost", "late"), ("returning", "reused")):
+            total = sum(getattr(self, name) for name in exclusive)
+            if total > 1 + 1e-12:
+                raise bad(f"Faults: {' + '.join(exclusive)}", "at most 1, since they exclude each other", total)
         if self.newcomers == 1:
             raise bad("Faults.newcomers", "below 1, so that somebody is there at first", self.newcomers)
         if self.newcomers and not self.joining:
             raise bad("Faults.joining", "> 0 where there are newcomers", self.joining)
 
 
+@dataclass(frozen=True, eq=False)
+class Churn:
+    """Who is away in a round, and who holds whose data.
+
+    Attributes:
+        t: the round.
+        away: (N,) a mask of the clients that are away.
+        owners: (N,) whose data each client holds.
+        taken_ids: the ids that another client took in this round.
+    """
+
+    t: int
+    away: Mask
+    owners: Ids
+    taken_ids: Ids
+
+    @classmethod
+    def none(cls, t: int, n_clients: int) -> Churn:
+        """Return that nobody is away, and everybody holds their own data."""
+        return cls(t=t, away=np.zeros(n_clients, bool), owners=np.arange(n_clients), taken_ids=NOBODY)
+
+
 class FaultDraws:
     """What goes wrong for N clients under one seed."""
 
     def __init__(self, faults: Faults, n_clients: int, seed: int) -> None:
-        self.faults, self.n_clients, self.seed = faults, n_clients, seed
-        self._churned = (-1, np.zeros(n_clients, bool), np.arange(n_clients), np.empty(0, np.int64))
+        self.faults = faults
+        self.n_clients = n_clients
+        self.seed = seed
+        self._last_churn = Churn.none(-1, n_clients)  # of the round asked for last
 
     def _draws(self, purpose: str, t: int) -> Floats:
-        """One number in [0, 1) per client."""
+        """Return one number in [0, 1) per client."""
         return stream(self.seed, f"faults: {purpose}", t).random(self.n_clients)
 
-    def _happens(self, chance: float, purpose: str, t: int) -> bool:
-        return chance > 0 and bool(stream(self.seed, f"faults: {purpose}", t).random() < chance)
+    def _happens(self, probability: float, purpose: str, t: int) -> bool:
+        return probability > 0 and bool(stream(self.seed, f"faults: {purpose}", t).random() < probability)
 
     # -- who is there ---------------------------------------------------------------------------------------------
 
     @cached_property
     def _arrivals(self) -> Ids:
         """The rounds in which newcomers arrive, in order: the next id goes to the next one."""
-        late = min(round(self.faults.newcomers * self.n_clients), self.n_clients - 1)
-        return np.sort(stream(self.seed, "faults: newcomers").geometric(self.faults.joining, late)) if late else _NOBODY
+        n_newcomers = min(round(self.faults.newcomers * self.n_clients), self.n_clients - 1)
+        if n_newcomers == 0:
+            return NOBODY
+        return np.sort(stream(self.seed, "faults: newcomers").geometric(self.faults.joining, n_newcomers))
 
     def size(self, t: int) -> int:
-        """How many clients have joined by round t; ids are dense, so these are the ids below it."""
+        """Return how many clients have joined by round t; ids are dense, so these are the ids below it."""
         return self.n_clients - int((self._arrivals > t).sum())
 
     def present(self, t: int) -> Mask | None:
-        """(N,) who has joined and is not away; None if nobody ever moves."""
+        """Return a mask (N,) of the clients that have joined and are not away; None if nobody ever moves."""
         if not (self._arrivals.size or self.faults.leaving):
             return None
-        return np.logical_not(self._churn(t)[1]) & (np.arange(self.n_clients) < self.size(t))
+        has_joined = np.arange(self.n_clients) < self.size(t)
+        return np.logical_not(self._churn(t).away) & has_joined
 
     def owners(self, t: int) -> Ids | None:
-        """(N,) whose data each client holds; None where everybody holds their own."""
-        return self._churn(t)[2] if self.faults.leaving and self.faults.reused else None
+        """Return whose data each client holds (N,); None where everybody holds their own."""
+        if not self._ids_are_reused:
+            return None
+        return self._churn(t).owners
 
     def taken(self, t: int) -> Ids:
-        """The ids that another client took in round t."""
-        return self._churn(t)[3] if self.faults.leaving and self.faults.reused else _NOBODY
+        """Return the ids that another client took in round t."""
+        if not self._ids_are_reused:
+            return NOBODY
+        return self._churn(t).taken_ids
 
-    def _churn(self, t: int) -> tuple[int, Mask, Ids, Ids]:
-        """(t, who is away, whose data, taken ids), from the round asked for last, or from the first."""
+    @property
+    def _ids_are_reused(self) -> bool:
+        return bool(self.faults.leaving and self.faults.reused)
+
+    def _churn(self, t: int) -> Churn:
+        """Return who is away in round t, computed from the round asked for last, or from the first."""
+        if not self.faults.leaving:
+            return Churn.none(t, self.n_clients)
+        churn = self._last_churn
+        if churn.t > t:
+            churn = Churn.none(-1, self.n_clients)
+        for next_round in range(churn.t + 1, t + 1):
+            churn = self._next_churn(churn, next_round)
+        self._last_churn = churn
+        return churn
+
+    def _next_churn(self, churn: Churn, t: int) -> Churn:
+        """Return who is away in round t, given the round before."""
+        if t == 0:  # everybody who is known is there in the first round
+            return replace(churn, t=0)
         faults = self.faults
-        if not faults.leaving:
-            return t, np.zeros(self.n_clients, bool), np.arange(self.n_clients), _NOBODY
-        at, away, owners, taken = self._churned
-        if at > t:
-            at, away, owners, taken = -1, np.zeros(self.n_clients, bool), np.arange(self.n_clients), _NOBODY
-        for now in range(at + 1, t + 1):
-            if now == 0:
-                continue  # everybody who is known is there in the first round
-            draws = self._draws("coming and going", now)
-            member = np.arange(self.n_clients) < self.size(now - 1)
-            leaves = ~away & member & (draws < faults.leaving)
-            taken = np.flatnonzero(away & (draws >= faults.returning) & (draws < faults.returning + faults.reused))
-            if taken.size and self.n_clients > 1:
-                shift = stream(self.seed, "faults: tenants", now).integers(1, self.n_clients, self.n_clients)
-                owners = owners.copy()
-                owners[taken] = (taken + shift[taken]) % self.n_clients
-            away = (away & (draws >= faults.returning + faults.reused)) | leaves
-        self._churned = (t, away, owners, taken)
-        return self._churned
+        draws = self._draws("coming and going", t)
+        had_joined = np.arange(self.n_clients) < self.size(t - 1)
+        leaves = ~churn.away & had_joined & (draws < faults.leaving)
+        returns_or_is_replaced = draws < faults.returning + faults.reused
+        taken_ids = np.flatnonzero(churn.away & (draws >= faults.returning) & returns_or_is_replaced)
+        owners = churn.owners
+        if taken_ids.size and self.n_clients > 1:
+            shift = stream(self.seed, "faults: tenants", t).integers(1, self.n_clients, self.n_clients)
+            owners = owners.copy()
+            owners[taken_ids] = (taken_ids + shift[taken_ids]) % self.n_clients
+        still_away = churn.away & ~returns_or_is_replaced
+        return Churn(t=t, away=still_away | leaves, owners=owners, taken_ids=taken_ids)
 
     # -- what arrives ---------------------------------------------------------------------------------------------
 
     def answers(self, t: int, question: Measure, reading: Reading) -> tuple[Reading, Reading]:
-        """What arrives of an answer in time, and what arrives when the question is closed."""
+        """Return what arrives of an answer in time, and what arrives when the question is closed."""
         if not (self.faults.lost or self.faults.late):
             return reading, Reading.empty()
         draws = self._draws("answers", t)[reading.ids]
-        late = (draws >= self.faults.lost) & (draws < self.faults.lost + self.faults.late)
-        kept = draws >= self.faults.lost + self.faults.late
-        return _rows(reading, kept), _rows(reading, late)
+        is_lost = draws < self.faults.lost
+        is_in_time = draws >= self.faults.lost + self.faults.late
+        is_late = ~is_lost & ~is_in_time
+        return _rows(reading, is_in_time), _rows(reading, is_late)
 
     def damage(self, t: int, reading: Reading) -> Answers:
-        """The same answer with some rows damaged."""
+        """Return the same answer with some rows damaged."""
         return damaged(reading, self._damages(t, "answers", reading.ids))
 
     def fates(self, t: int, ids: Ids) -> tuple[Array, Floats]:
-        """When each selected client falls silent (k,): −1 never, else an index of FATES; and how far it came."""
+        """Return when each selected client falls silent (k,): −1 never, else an index of FATES; and its progress."""
         rates = [getattr(self.faults, name) for name in FATES]
         if not any(rates):
             return np.full(ids.size, -1), np.ones(ids.size)
-        when = np.searchsorted(np.cumsum(rates), self._draws("dropouts", t)[ids], side="right")
-        when = np.where(when < len(FATES), when, -1)
-        part = np.select([when == 0, when == 1], [0.0, self._draws("progress", t)[ids]], 1.0)
-        return when, part
+        fates = np.searchsorted(np.cumsum(rates), self._draws("dropouts", t)[ids], side="right")
+        fates = np.where(fates < len(FATES), fates, -1)
+        stops_before = fates == FATES.index("before")
+        stops_during = fates == FATES.index("during")
+        progress = np.select([stops_before, stops_during], [0.0, self._draws("progress", t)[ids]], 1.0)
+        return fates, progress
 
     def updates(self, t: int, outcome: TrainedCohort) -> Vector | list[Vector]:
-        """The updates of a cohort as they arrive; a list of rows where shapes differ."""
+        """Return the updates of a cohort as they arrive; a list of rows where shapes differ."""
         return damaged_updates(outcome.deltas, self._damages(t, "updates", outcome.ids))
 
     def reports(self, t: int, outcome: TrainedCohort) -> dict[str, Answers]:
-        """The reports of a cohort as they arrive."""
+        """Return the reports of a cohort as they arrive."""
         kinds = self._damages(t, "reports", outcome.ids)
         return {name: damaged(reading, kinds) for name, reading in outcome.reports.items()}
 
     def _damages(self, t: int, what: str, ids: Ids) -> Array:
-        """(k,) −1 for sound, else an index of DAMAGES."""
+        """Return how what clients send is damaged (k,): −1 for sound, else an index of DAMAGES."""
         kinds = np.full(ids.size, -1)
-        if self.faults.damaged:
+        rate = self.faults.damaged
+        if rate:
             draws = self._draws(f"damaged {what}", t)[ids]
-            hit = draws < self.faults.damaged  # below the rate draws are uniform, so their share of it decides the kind
-            kinds[hit] = np.minimum(draws[hit] / self.faults.damaged * len(DAMAGES), len(DAMAGES) - 1).astype(np.int64)
+            is_damaged = draws < rate  # below the rate draws are uniform, so their share of it decides the kind
+            kind = draws[is_damaged] / rate * len(DAMAGES)
+            kinds[is_damaged] = np.minimum(kind, len(DAMAGES) - 1).astype(np.int64)
         return kinds
 
     # -- the server -----------------------------------------------------------------------------------------------
 
     def duplicated(self, t: int) -> bool:
-        """Whether the reports of round t arrive twice."""
+        """Say whether the reports of round t arrive twice."""
         return self._happens(self.faults.duplicated, "duplicates", t)
 
     def stale(self, t: int) -> bool:
-        """Whether reports of a selection arrive that the server began and gave up."""
+        """Say whether reports of a selection arrive that the server began and gave up."""
         return self._happens(self.faults.stale, "stale", t)
 
     def crash(self, t: int) -> int | None:
-        """The first of POINTS at which the server can fall over in round t; None if it stands."""
+        """Return the first of POINTS at which the server can crash in round t; None if it does not."""
         if not self._happens(self.faults.crash, "crash", t):
             return None
         return int(stream(self.seed, "faults: crash point", t).integers(len(POINTS)))
 
 
-_NOBODY = np.empty(0, np.int64)
+def _rows(reading: Reading, mask: Mask) -> Reading:
+    return Reading(reading.ids[mask], reading.values[mask])
 
 
-def _rows(reading: Reading, kept: Mask) -> Reading:
-    return Reading(reading.ids[kept], reading.values[kept])
+# -- numbers as a broken client sends them -----------------------------------------------------------------------------
+
+
+def damaged(reading: Reading, kinds: Array) -> Answers:
+    """Return the rows with their damage; as a mapping where shapes differ, as a server gets them.
+
+    Args:
+        reading: sound rows.
+        kinds: (k,) how each is damaged: −1 not at all, else an index of DAMAGES.
+    """
+    if not (kinds >= 0).any():
+        return reading
+    rows = {
+        client: _damaged_row(row, kind)
+        for client, row, kind in zip(reading.ids.tolist(), reading.values, kinds, strict=True)
+    }
+    if (kinds == DAMAGES.index("shape")).any():
+        return rows
+    return Reading(reading.ids, np.stack(list(rows.values())))
+
+
+def damaged_updates(deltas: Vector, kinds: Array) -> Vector | list[Vector]:
+    """Return the updates with their damage; a list of rows where shapes differ."""
+    if not (kinds >= 0).any():
+        return deltas
+    rows = [np.asarray(_damaged_row(row, kind), np.float32) for row, kind in zip(deltas, kinds, strict=True)]
+    if (kinds == DAMAGES.index("shape")).any():
+        return rows
+    return np.stack(rows)
+
+
+def _damaged_row(row: Array, kind: int) -> Array:
+    if kind < 0:
+        return np.asarray(row)
+    if DAMAGES[kind] == "shape":
+        return np.append(row, 0.0)
+    if DAMAGES[kind] == "norm":
+        return np.asarray(row) * HUGE + HUGE
+    if DAMAGES[kind] == "nan":
+        return np.full(np.shape(row), np.nan)
+    return np.full(np.shape(row), np.inf)

@@ -1,4 +1,4 @@
-"""Who holds which examples, as one array: a million clients cost no object each."""
+"""Who holds which examples, as one array: a million clients need no million objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Holdings:
         if not arrays:
             raise bad(who, "of at least one client", "none")
         self.order = np.concatenate(arrays)
-        self.sizes = np.fromiter((a.size for a in arrays), np.int64, len(arrays))
+        self.sizes = np.fromiter((array.size for array in arrays), np.int64, len(arrays))
         self.starts = np.cumsum(self.sizes) - self.sizes
         if self.order.size and not 0 <= self.order.min() <= self.order.max() < examples:
             raise bad(who, f"indices of the {examples} examples", f"{self.order.min()} … {self.order.max()}")
@@ -29,35 +29,38 @@ class Holdings:
         return self.sizes.size
 
     def of(self, client: int) -> Ids:
-        """The examples of one client."""
-        return self.order[self.starts[client] : self.starts[client] + self.sizes[client]]
+        """Return the examples of one client."""
+        start = self.starts[client]
+        return self.order[start : start + self.sizes[client]]
 
     def reassigned(self, owners: Ids) -> Holdings:
-        """Client k holds what client ``owners[k]`` held; nothing is copied."""
+        """Return holdings in which client k holds what client ``owners[k]`` held; nothing is copied."""
         twin = copy.copy(self)
-        twin.sizes, twin.starts = self.sizes[owners], self.starts[owners]
+        twin.sizes = self.sizes[owners]
+        twin.starts = self.starts[owners]
         return twin
 
     def gather(self, ids: Ids) -> tuple[Ids, Ids]:
-        """The examples of several clients end to end, and how many each has."""
+        """Return the examples of several clients end to end, and how many each has."""
         sizes = self.sizes[ids]
-        before = np.cumsum(sizes) - sizes
-        return self.order[np.repeat(self.starts[ids] - before, sizes) + np.arange(sizes.sum())], sizes
+        new_starts = np.cumsum(sizes) - sizes
+        offsets = np.repeat(self.starts[ids] - new_starts, sizes)
+        return self.order[offsets + np.arange(sizes.sum())], sizes
 
     def label_counts(self, labels: Ids, classes: int) -> Ids:
-        """(N, classes) examples per client and label."""
+        """Return how many examples each client has of each label (N, classes)."""
         index, sizes = self.gather(np.arange(len(self)))
         owner = np.repeat(np.arange(len(self)), sizes)
         flat = np.bincount(owner * classes + labels[index], minlength=len(self) * classes)
         return flat.reshape(len(self), classes)
 
     def mask_counts(self, masks: npt.NDArray[np.floating | np.integer]) -> Ids:
-        """(N, L) how many examples of each client have each label of the masks (n, L)."""
+        """Return how many examples of each client have each label of the masks (n, L), as (N, L)."""
         counts = [masks[self.of(client)].sum(axis=0) for client in range(len(self))]
         return np.rint(counts).astype(np.int64)
 
 
 def means(values: npt.NDArray[np.floating | np.bool_], sizes: Ids) -> npt.NDArray[np.float64]:
-    """Mean of each stretch of ``values``; no stretch may be empty."""
+    """Return the mean of each stretch of ``values``; no stretch may be empty."""
     starts = np.cumsum(sizes) - sizes
     return np.add.reduceat(values, starts, dtype=np.float64) / sizes

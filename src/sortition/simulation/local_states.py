@@ -22,31 +22,33 @@ class LocalStates:
 
     @classmethod
     def empty(cls, rule: LocalRule, learner: Learner) -> LocalStates | None:
-        """Of nobody yet; None where the rule keeps nothing."""
-        return cls(state_size(rule, learner.layout.weights)) if rule.keep_state else None
+        """Return the states before anybody has trained; None where the rule keeps none."""
+        if not rule.keep_state:
+            return None
+        return cls(state_size(rule, learner.layout.weights))
 
     def of(self, ids: Ids) -> Vector:
-        """(k, S) what is remembered of each client; 0 for those that never trained."""
+        """Return what is remembered of each client (k, S); 0 for those that never trained."""
         table = np.zeros((ids.size, self.size), np.float32)
         for row, client in zip(table, ids.tolist(), strict=True):
             row[:] = self.rows.get(client, 0)
         return table
 
     def after(self, ids: Ids, rows: Vector) -> LocalStates:
-        """With these rows; a training that diverged leaves a client's earlier one."""
-        new = {client: row for client, row in zip(ids.tolist(), rows, strict=True) if np.isfinite(row).all()}
-        return replace(self, rows={**self.rows, **new})
+        """Return the states with these rows; after a training that diverged a client's earlier row stays."""
+        finite = {client: row for client, row in zip(ids.tolist(), rows, strict=True) if np.isfinite(row).all()}
+        return replace(self, rows={**self.rows, **finite})
 
     def without(self, ids: Ids) -> LocalStates:
-        """Without these clients, as when another one takes an id."""
-        gone = set(ids.tolist())
-        return replace(self, rows={client: row for client, row in self.rows.items() if client not in gone})
+        """Return the states without these clients, whose ids others took."""
+        removed = set(ids.tolist())
+        return replace(self, rows={client: row for client, row in self.rows.items() if client not in removed})
 
     def export(self) -> dict[str, Array]:
-        """As arrays, for a checkpoint: ids (m,), rows (m, S)."""
+        """Return the states as arrays, for a checkpoint: ids (m,), rows (m, S)."""
         ids = np.array(sorted(self.rows), np.int64)
         return {"ids": ids, "rows": self.of(ids)}
 
     def restored(self, arrays: Mapping[str, Array]) -> LocalStates:
-        """What was exported."""
+        """Return the states that were exported."""
         return replace(self, rows=dict(zip(arrays["ids"].tolist(), arrays["rows"], strict=True)))

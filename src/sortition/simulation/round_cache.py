@@ -1,14 +1,15 @@
 """One model in one round: what clients compute with it, for many at once, kept for the rest of the round.
 
 Any signal works through :class:`SimClient`, one client at a time, on results that were trained together. Loss,
-accuracy, gradient and update, which are asked of many, have a batched path of their own; tests hold it equal to the
-open one.
+accuracy, gradient and update, which are asked of many, have a batched path of their own; tests check that both give
+the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,41 +17,50 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.questions import Reading
 from sortition.core.signals import ACCURACY, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, UPDATE, Signal
+from sortition.core.streams import stream
 from sortition.learning import Trained
+from sortition.learning.learner import PARTS
 from sortition.learning.vector import Vector
-from sortition.simulation.client import SimClient
 from sortition.simulation.holdings import means
 
 if TYPE_CHECKING:
     from sortition.learning.learner import DrawnCohort
     from sortition.simulation.world import World
 
-BLOCK_BYTES = 64 << 20  # updates that are trained and answered together
-KEPT_BYTES = 512 << 20  # updates that are remembered for the rest of the round
+BLOCK_BYTES = 64 << 20  # of updates that are trained and answered together
+KEPT_BYTES = 512 << 20  # of updates that are remembered for the rest of the round
 Tracked = frozenset[str]  # fields of Trained that are measured on demand only
 _TRACKED = {DISPERSION.compute: "dispersion"} | {signal.compute: "rms_losses" for signal in RMS_LOSSES.values()}
 
 
 def tracked_by(signals: Iterable[Signal]) -> Tracked:
-    """What a training must measure so that these signals can be read from it."""
+    """Return what a training must measure so that these signals can be read from it."""
     return frozenset(_TRACKED[signal.compute] for signal in signals if signal.compute in _TRACKED)
 
 
 @dataclass(slots=True)
 class Training:
-    """The local training that a round waits for: done alone, or together with those of other runs."""
+    """The local training that a round waits for: done alone, or together with those of other runs.
+
+    Attributes:
+        cache: the model, which also keeps the results.
+        ids: who trains.
+        tracked: what the training must measure.
+        seconds: its share of the wall-clock seconds of a training together.
+    """
 
     cache: RoundCache
     ids: Ids
     tracked: Tracked
-    seconds: float = 0.0  # its share of a training together
+    seconds: float = 0.0
 
     def drawn(self) -> DrawnCohort:
-        """The cohort with its batches."""
-        cache, world = self.cache, self.cache.world
+        """Return the cohort with its batches."""
+        cache = self.cache
+        world = cache.world
         return world.learner.cohort(
             cache.params,
-            [world.holdings.of(int(i)) for i in self.ids],
+            [world.holdings.of(int(client)) for client in self.ids],
             self.ids,
             seed=world.seed,
             t=cache.t,
@@ -73,13 +83,14 @@ class Training:
         return not self.cache.training(self.ids, self.tracked).ids.size
 
     def alone(self) -> None:
-        """Train now."""
+        """Train now, without other runs."""
         if self.ids.size:
             self.keep(self.cache.world.learner.finish(self.drawn()))
 
     def keep(self, trained: Trained) -> None:
-        """The results, for the rest of the round."""
-        self.cache._rows.update({int(i): (trained, row) for row, i in enumerate(self.ids)})
+        """Keep the results for the rest of the round."""
+        for row, client in enumerate(self.ids.tolist()):
+            self.cache.put(client, trained, row)
 
 
 @dataclass(slots=True)
@@ -91,20 +102,28 @@ class Trainings:
 
 
 class RoundCache:
-    """The model ``params`` in selection t; ``purpose`` separates the randomness of a rehearsal from its own.
+    """The model of one selection, and what clients computed with it.
 
-    The learning rate is that of the model's version, by default t.
+    Args:
+        world: the clients.
+        params: the model (P,).
+        t: the index of the selection.
+        purpose: separates the randomness of a rehearsal from that of the round's own training.
+        version: the version of the model, which decides the learning rate; default: t.
     """
 
     def __init__(
         self, world: World, params: Vector, t: int, purpose: str = "train", version: int | None = None
     ) -> None:
-        self.world, self.params, self.t, self.purpose = world, params, t, purpose
+        self.world = world
+        self.params = params
+        self.t = t
+        self.purpose = purpose
         self.version = t if version is None else version
-        self._rows: dict[int, tuple[Trained, int]] = {}
+        self._results: dict[int, tuple[Trained, int]] = {}  # client → the block and row of its result
 
     def read(self, signal: Signal, ids: Ids) -> Reading:
-        """What the clients ``ids`` answer."""
+        """Return what the clients ``ids`` answer."""
         if signal.compute is LOSS.compute:
             return Reading(ids, self.losses(ids))
         if signal.compute is ACCURACY.compute:
@@ -114,87 +133,214 @@ class RoundCache:
         if signal.compute is GRADIENT.compute and ids.size:
             return Reading(ids, self.gradients(ids))
         if signal.of == "training":
-            rows = [self._table(signal, part) for part in self.in_blocks(ids, tracked_by([signal]))]
-            return Reading(ids, np.concatenate(rows)) if rows else Reading.empty()
+            tables = [self._table(signal, block) for block in self.in_blocks(ids, tracked_by([signal]))]
+            if not tables:
+                return Reading.empty()
+            return Reading(ids, np.concatenate(tables))
         return Reading(ids, self._table(signal, ids))
 
     def _table(self, signal: Signal, ids: Ids) -> Array:
-        return signal.table([SimClient(self, int(i)) for i in ids])
+        return signal.table([SimClient(self, int(client)) for client in ids])
 
     def losses(self, ids: Ids) -> Floats:
-        """F_k(w) (k,)."""
+        """Return F_k(w) (k,)."""
         return self._means(ids, 0)
 
     def accuracies(self, ids: Ids) -> Floats:
-        """Share of right predictions (k,)."""
+        """Return the share of right predictions (k,)."""
         return self._means(ids, 1)
 
-    def _means(self, ids: Ids, what: int) -> Floats:
-        """One pass over the examples of all these clients, then a mean for each, of losses (0) or hits (1)."""
+    def _means(self, ids: Ids, column: int) -> Floats:
+        """Pass once over the examples of all these clients; return a mean for each, of losses (0) or hits (1)."""
         if ids.size == 0:
             return np.empty(0)
-        passes, measured = self.world.learner.passes, self.world.measured
-        index, sizes = measured.gather(ids)
-        if 4 * len(self.world.y) <= 5 * index.size:  # nearly everything: reading all in order is cheaper than gathering
-            return means(passes.losses(self.params)[what][index], sizes)
-        return means(passes.losses(self.params, index)[what], sizes)
+        passes = self.world.learner.passes
+        index, sizes = self.world.measured.gather(ids)
+        reads_nearly_all = 4 * len(self.world.y) <= 5 * index.size
+        if reads_nearly_all:  # reading all in order is cheaper than gathering
+            return means(passes.losses(self.params)[column][index], sizes)
+        return means(passes.losses(self.params, index)[column], sizes)
 
     def gradients(self, ids: Ids) -> Vector:
-        """∇F_k(w) on all local training data (k, P)."""
-        return self.world.learner.passes.gradients(self.params, [self.world.holdings.of(int(i)) for i in ids])
+        """Return ∇F_k(w) on all local training data (k, P)."""
+        examples = [self.world.holdings.of(int(client)) for client in ids]
+        return self.world.learner.passes.gradients(self.params, examples)
 
     def updates(self, ids: Ids) -> Vector:
-        """Δ_k (k, P) of this round's local training."""
+        """Return Δ_k (k, P) of this round's local training."""
         self.train(ids)
-        blocks = [self._rows[int(i)] for i in ids]
-        if not blocks:
+        results = [self._results[int(client)] for client in ids]
+        if not results:
             return np.empty((0, self.params.size), np.float32)
-        first = blocks[0][0]
-        if len(first.deltas) == ids.size and all(b is first and row == i for i, (b, row) in enumerate(blocks)):
-            return first.deltas  # the cohort as it was trained
-        return np.stack([block.deltas[row] for block, row in blocks])
+        first_block, _ = results[0]
+        is_one_block = all(block is first_block and row == place for place, (block, row) in enumerate(results))
+        if is_one_block and len(first_block.deltas) == ids.size:
+            return first_block.deltas  # the cohort as it was trained
+        return np.stack([block.deltas[row] for block, row in results])
 
     def train(self, ids: Ids, tracked: Tracked = frozenset()) -> None:
         """Train those of ``ids`` who have not trained with this model in this round, together."""
         self.training(ids, tracked).alone()
 
     def training(self, ids: Ids, tracked: Tracked) -> Training:
-        """The training of those of ``ids`` who have not trained with this model in this round, not yet done."""
-        return Training(self, np.array([i for i in ids if not self._has(int(i), tracked)], np.int64), tracked)
+        """Return the training, not yet done, of those of ``ids`` who have not trained with this model in this round."""
+        untrained = [client for client in ids.tolist() if not self.has_trained(client, tracked)]
+        return Training(self, np.array(untrained, np.int64), tracked)
 
-    def has_trained(self, client: int) -> bool:
-        """Whether one client's result is there."""
-        return client in self._rows
+    def has_trained(self, client: int, tracked: Tracked = frozenset()) -> bool:
+        """Say whether a client's result is there, with all that is to be measured."""
+        if client not in self._results:
+            return False
+        block, _ = self._results[client]
+        return all(getattr(block, name) is not None for name in tracked)
 
     def put(self, client: int, trained: Trained, row: int) -> None:
-        """Keep a result that was trained elsewhere."""
-        self._rows[client] = (trained, row)
+        """Keep a client's result, a row of what was trained together."""
+        self._results[client] = (trained, row)
 
     def forget(self, client: int) -> None:
-        """Let one client's result go."""
-        self._rows.pop(client, None)
+        """Forget a client's result."""
+        self._results.pop(client, None)
 
     def trained(self, client: int, tracked: Tracked = frozenset()) -> tuple[Trained, int]:
-        """The block and row where one client's result lies."""
+        """Return the block and the row where a client's result lies; train it where it has not trained yet."""
         self.train(np.array([client]), tracked)
-        return self._rows[client]
-
-    def _has(self, client: int, tracked: Tracked) -> bool:
-        found = self._rows.get(client)
-        return found is not None and all(getattr(found[0], what) is not None for what in tracked)
+        return self._results[client]
 
     @property
     def block(self) -> int:
         """How many clients are trained and answered together."""
         return max(1, BLOCK_BYTES // (4 * self.params.size))
 
-    def in_blocks(self, ids: Ids, tracked: Tracked, kept: int = KEPT_BYTES) -> Iterator[Ids]:
-        """Parts of ``ids``, trained; where updates take more than ``kept`` bytes, a part is forgotten after its use."""
-        for at in range(0, ids.size, self.block):
-            part = ids[at : at + self.block]
-            new = [int(i) for i in part if int(i) not in self._rows]
-            self.train(part, tracked)
-            yield part
-            if 4 * self.params.size * len(self._rows) > kept:
-                for client in new:
-                    del self._rows[client]
+    def in_blocks(self, ids: Ids, tracked: Tracked, max_bytes: int | None = None) -> Iterator[Ids]:
+        """Yield blocks of ``ids``, trained; where all updates take more than ``max_bytes``, forget a block after use.
+
+        The default of ``max_bytes`` is KEPT_BYTES.
+        """
+        if max_bytes is None:
+            max_bytes = KEPT_BYTES
+        for start in range(0, ids.size, self.block):
+            block = ids[start : start + self.block]
+            untrained = [client for client in block.tolist() if client not in self._results]
+            self.train(block, tracked)
+            yield block
+            if 4 * self.params.size * len(self._results) > max_bytes:
+                for client in untrained:
+                    self.forget(client)
+
+
+class SimClient:
+    """Implements core's ``LocalClient`` for one client in one round: what a signal sees; the data stay behind it."""
+
+    def __init__(self, cache: RoundCache, client: int) -> None:
+        self._cache = cache
+        self._client = client
+
+    @property
+    def label_counts(self) -> Array:
+        """Examples per label (C,)."""
+        world = self._cache.world
+        if not world.classes:
+            return world.label_counts[self._client]
+        return np.bincount(world.y[world.holdings.of(self._client)], minlength=world.classes)
+
+    def resources(self) -> Array:
+        """Return the seconds (2,) of this round's training and of sending the model once."""
+        return self._cache.world.costs.resources(self._client, self._cache.t)
+
+    def loss(self) -> float:
+        """Return F_k(w) on all local data."""
+        return float(self._cache.losses(np.array([self._client]))[0])
+
+    def accuracy(self) -> float:
+        """Return the share of the local data whose label the model gives."""
+        return float(self._cache.accuracies(np.array([self._client]))[0])
+
+    def batch_loss(self) -> float:
+        """Return the loss on one mini-batch, drawn by (seed, t, client)."""
+        world = self._cache.world
+        examples = world.measured.of(self._client)
+        rng = stream(world.seed, "loss-batch", self._cache.t, self._client)
+        batch = examples[rng.choice(examples.size, world.rule.rows(examples.size), replace=False)]
+        return float(world.learner.passes.losses(self._cache.params, batch)[0].mean(dtype=np.float64))
+
+    def gradient(self) -> Array:
+        """Return ∇F_k(w) on all local training data (P,)."""
+        world = self._cache.world
+        return world.learner.passes.gradient(self._cache.params, world.holdings.of(self._client))
+
+    def train(self) -> SimResult:
+        """Return this round's local training; a cohort trains together, so this is mostly a look-up."""
+        block, row = self._cache.trained(self._client)
+        return SimResult(self._cache, self._client, block, row)
+
+
+class SimResult:
+    """Implements core's ``LocalResult``: row ``row`` of a cohort's training."""
+
+    def __init__(self, cache: RoundCache, client: int, block: Trained, row: int) -> None:
+        self._cache = cache
+        self._client = client
+        self._block = block
+        self._row = row
+
+    @property
+    def update(self) -> Array:
+        """Δ_k (P,)."""
+        return self._block.deltas[self._row]
+
+    @property
+    def output_weight(self) -> Array:
+        """The output layer's weight change (C, d)."""
+        world = self._cache.world
+        weight, _ = world.learner.layout.head(world.outputs)
+        return self.update[weight].reshape(world.outputs, -1)
+
+    @property
+    def output_bias(self) -> Array:
+        """The output layer's bias change (C,), or the row means of its weight change."""
+        world = self._cache.world
+        _, bias = world.learner.layout.head(world.outputs)
+        if bias is None:
+            return self.output_weight.mean(axis=1)
+        return self.update[bias]
+
+    @property
+    def loss(self) -> float:
+        """Mean batch loss along the path."""
+        return float(self._block.losses[self._row])
+
+    @property
+    def steps(self) -> int:
+        """SGD steps."""
+        return int(self._block.steps[self._row])
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of this round."""
+        return self._cache.world.rule.lr_at(self._cache.t)
+
+    @cached_property
+    def dispersion(self) -> float:
+        """Spread of the stochastic gradients; the training is repeated where it was not measured."""
+        return float(self._measured("dispersion"))
+
+    def rms_loss(self, part: str) -> float:
+        """Return the root mean square of losses in a part of the training, which is repeated if it was not measured."""
+        return float(self._measured("rms_losses")[PARTS.index(part)])
+
+    def _measured(self, name: str) -> Array:
+        """Return this client's row of what a training measures on demand only."""
+        if getattr(self._block, name) is None:
+            self._block, self._row = self._cache.trained(self._client, frozenset([name]))
+        row: Array = getattr(self._block, name)[self._row]
+        return row
+
+    @property
+    def duration(self) -> float:
+        """Seconds from receiving the model to having answered."""
+        return float(self._cache.world.costs.seconds(np.array([self._client]), self._cache.t)[0])
+
+    def outputs(self, inputs: Array) -> Array:
+        """Return the logits of the locally trained model."""
+        return self._cache.world.learner.passes.outputs(self._cache.params + self.update, inputs)

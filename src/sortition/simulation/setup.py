@@ -1,7 +1,8 @@
-"""What is played."""
+"""What is played: world, selector, availability, pace, faults, guards and policies, checked before anything runs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -10,11 +11,12 @@ import numpy as np
 
 from sortition.aggregation import CombineRule, StepRule
 from sortition.core.arrays import Array
+from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.rounds import Population
-from sortition.core.selector import Selector, resolved_for
+from sortition.core.selector import Conditions, Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace, refuse_overlap
@@ -28,7 +30,7 @@ class Reachability(Protocol):
     """Who is reachable when; the modes of :mod:`sortition.availability` are such."""
 
     def at(self, t: int) -> Array:
-        """Mask (N,) of the clients that can be reached in round t."""
+        """Return a mask (N,) of the clients that can be reached in round t."""
         ...
 
 
@@ -37,28 +39,29 @@ class Setup:
     """What is played.
 
     Attributes:
-        world: the backend, with local rule and devices.
+        world: the clients, with local rule and devices.
         selector: the method.
         cohort: clients per round; a pace may over-select.
-        horizon: rounds in all: versions of the model.
+        horizon: rounds in all: versions of the model; None where only the cost ends a run.
         population: what the server knows of its clients; default: the world's sizes and label counts.
-        availability: default: everybody, always.
+        availability: who is reachable when; default: everybody, always.
         combine: how the cohort's updates become one.
         step: how that update becomes the next model.
         evaluate_every: rounds between evaluations on the test set; 0: never. The last round is always evaluated.
         clients_every: rounds between evaluations of every client; 0: never.
-        seed: of the selector's draws; the world and the availability have theirs.
-        faults: what goes wrong on the way; default: nothing.
+        seed: the seed of the selector's draws; the world and the availability have theirs.
+        faults: simulated failures; default: none.
         guards: how far clients are trusted.
         shadows: methods that choose beside the live one and send nothing, by label.
         pace: how many are chosen at a time, and when a step is made.
         policies: how often and when devices may be used; all hold together.
+        until: the cost at which a run ends; the step that reaches it is the last one.
     """
 
     world: World
     selector: Selector[Any]
     cohort: int
-    horizon: int
+    horizon: int | None
     population: Population | None = None
     availability: Reachability | None = None
     combine: CombineRule = field(default_factory=CombineRule)
@@ -71,12 +74,15 @@ class Setup:
     shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
     pace: Pace = Pace()
     policies: tuple[Policy, ...] = ()
+    until: Until | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
+        for name, minimum in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
             value = getattr(self, name)
-            if not is_whole(value, least):
-                raise bad(f"Setup.{name}", f"a whole number ≥ {least}", value)
+            if name == "horizon" and value is None and self.until is not None:
+                continue
+            if not is_whole(value, minimum):
+                raise bad(f"Setup.{name}", f"a whole number ≥ {minimum}", value)
             object.__setattr__(self, name, int(value))
         if self.guards.minimum > self.cohort:
             raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
@@ -84,17 +90,19 @@ class Setup:
             object.__setattr__(self, "population", self.world.population())
         object.__setattr__(self, "selector", resolved_for(self.selector, self.population or self.world.population()))
         self._check_labels()
-        if self.selector.needs.of_server and self.world.validation is None:
-            name, hint = (
-                self.selector.needs.of_server[0].name,
-                "Pass World(validation=…), or data.validation in a study.",
-            )
-            raise bad("World.validation", f"given where the server computes {name!r} itself", None, hint)
+        self._check_server_data()
         if self.faults is None:
             object.__setattr__(self, "faults", FaultDraws(Faults(), self.world.n_clients, self.world.seed))
         self._check_pace()
         for policy in self.policies:
             self._check_policy(policy)
+
+    def _check_server_data(self) -> None:
+        """Refuse a method whose signals the server computes itself where it has no examples."""
+        signals = self.selector.needs.of_server
+        if signals and self.world.validation is None:
+            rule = f"given where the server computes {signals[0].name!r} itself"
+            raise bad("World.validation", rule, None, "Pass World(validation=…), or data.validation in a study.")
 
     def _check_pace(self) -> None:
         """Refuse a pace that does not fit, and whatever cannot be served under it, by name."""
@@ -114,9 +122,19 @@ class Setup:
             rule = "'raw' where updates of several learning rates meet in a step"
             raise bad("CombineRule.remember", rule, self.combine.remember, hint)
 
+    def check_deadline(self) -> None:
+        """Refuse a deadline that no client can meet, before anything runs."""
+        deadline = self.cohort_pace.deadline
+        if deadline == math.inf or self.world.fleet.devices.jitter:  # with jitter anybody can be fast for once
+            return
+        fastest = float(self.world.costs.quiet_seconds.min())
+        if deadline < fastest:
+            rule = f"at least {fastest:.4g} s, in which the fastest client trains and sends"
+            raise bad("pace.deadline", rule, deadline, "Nobody would ever answer.")
+
     def _check_policy(self, policy: Policy) -> None:
         """Refuse a policy on what simulated clients do not have."""
-        facts = () if self.population is None else self.population.facts
+        facts = self._known_facts
         for fact in policy.facts:
             if fact not in facts:
                 hint = "Give it as a fact of the population, or leave the rule to real devices."
@@ -129,73 +147,110 @@ class Setup:
     def _check_labels(self) -> None:
         """Refuse a method that needs labels in a task that has none, before anything runs."""
         needs = self.selector.needs
-        wanted = [name for name in needs.reads if name == "label_counts" and name not in self._known_facts]
+        missing_facts = [name for name in needs.reads if name == "label_counts" and name not in self._known_facts]
         for signal in (*needs.asks, *needs.reports):
             lacks_counts = signal == PRODUCTS and not self.world.has_label_counts
             lacks_labels = signal == ACCURACY and not self.world.classes
             if lacks_counts or lacks_labels:
-                wanted.append(signal.name)
-        if wanted and not self.world.classes:
+                missing_facts.append(signal.name)
+        if missing_facts and not self.world.classes:
             name = type(self.selector).__name__
-            rule = f"run on labels (classification only), since it needs {wanted[0]}"
+            rule = f"run on labels (classification only), since it needs {missing_facts[0]}"
             hint = "Methods that need none: 'auto' (it falls back to sketches of updates), 'uniform', 'oort', 'divfl'."
             raise bad(name, rule, self.world.targets, hint)
 
     @property
     def _known_facts(self) -> tuple[str, ...]:
-        return () if self.population is None else self.population.facts
+        if self.population is None:
+            return ()
+        return self.population.facts
 
     @property
     def cohort_pace(self) -> CohortPace:
         """The pace for cohorts of this size."""
         return CohortPace(self.cohort, self.pace)
 
-    def due(self, t: int, every: int) -> bool:
-        """Whether round t is evaluated."""
-        return every > 0 and ((t + 1) % every == 0 or t + 1 == self.horizon)
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds are played at most, whatever they cost."""
+        return MOST_ROUNDS if self.horizon is None else self.horizon
+
+    @property
+    def conditions(self) -> Conditions:
+        """What a method may remark on: the deadline, where it is fixed, and whether devices differ."""
+        deadline = self.cohort_pace.deadline
+        return Conditions(
+            deadline=None if deadline == math.inf else deadline,
+            devices_differ=self.world.fleet.differs,
+        )
 
     def at(self, t: int) -> Setup:
-        """The same in round t, where ids may have been taken by clients with other data."""
+        """Return the set-up of round t, where ids may have been taken by clients with other data."""
         owners = self.faults.owners(t)
-        return self if owners is None else replace(self, world=self.world.variant(owners=owners))
+        if owners is None:
+            return self
+        return replace(self, world=self.world.variant(owners=owners))
+
+    def at_clock(self, clock: float) -> Setup:
+        """The same for work that begins at this second, at which devices may be busy."""
+        world = self.world.at_clock(clock)
+        return self if world is self.world else replace(self, world=world)
 
     def remembering(self, states: LocalStates | None) -> Setup:
-        """The same in a round that begins with these states of the clients' optimisers."""
-        return self if states is None else replace(self, world=self.world.remembering(states))
+        """Return the set-up of a round that begins with these states of the clients' optimisers."""
+        if states is None:
+            return self
+        return replace(self, world=self.world.remembering(states))
 
     def reachable(self, t: int, clock: float | None = None) -> Array:
-        """Mask (N,) of the clients that can be reached in round t, which begins at this second."""
-        n, present = self.world.n_clients, self.faults.present(t)
-        slot = t if self.pace.slot is None or clock is None else int(clock // self.pace.slot)
-        mask = np.ones(n, bool) if self.availability is None else np.asarray(self.availability.at(slot))
-        if mask.dtype != np.bool_ or mask.shape != (n,):
-            raise bad("availability.at(t)", f"a mask of {n} clients", f"{mask.dtype} of {mask.shape}")
+        """Return a mask (N,) of the clients that can be reached in round t, which begins at this second."""
+        mask = self._availability_mask(t, clock)
+        present = self.faults.present(t)
         if present is not None:
             mask = mask & present
-        adversaries = self.world.adversaries
-        away = None if adversaries is None else adversaries.away(t)
-        return mask if away is None else mask & ~away
+        if self.world.adversaries is not None:
+            away_mask = self.world.adversaries.away(t)
+            if away_mask is not None:
+                mask = mask & ~away_mask
+        return mask
+
+    def _availability_mask(self, t: int, clock: float | None) -> Array:
+        """Return a mask (N,) of the clients that are available, by rounds, or by slots of the clock."""
+        n_clients = self.world.n_clients
+        if self.availability is None:
+            return np.ones(n_clients, bool)
+        slot = t
+        if self.pace.slot is not None and clock is not None:
+            slot = int(clock // self.pace.slot)
+        mask = np.asarray(self.availability.at(slot))
+        if mask.dtype != np.bool_ or mask.shape != (n_clients,):
+            raise bad("availability.at(t)", f"a mask of {n_clients} clients", f"{mask.dtype} of {mask.shape}")
+        return mask
 
     def known(self, t: int) -> Population:
-        """What the server knows in round t: the facts of those who have joined, also of those who took an id over."""
-        whole, n, owners = self.population or self.world.population(), self.faults.size(t), self.faults.owners(t)
-        if owners is None and n == whole.n_clients:
-            return whole
-        rows = np.arange(n) if owners is None else owners[:n]
-        facts = {name: getattr(whole, name)[rows] for name in whole.facts}
-        return Population(**facts, known=np.flatnonzero(np.isin(rows, whole.known)), n_clients=n)
+        """Return what the server knows in round t: the facts of those who have joined or took an id over."""
+        population = self.population or self.world.population()
+        n_clients = self.faults.size(t)
+        owners = self.faults.owners(t)
+        if owners is None and n_clients == population.n_clients:
+            return population
+        rows = np.arange(n_clients) if owners is None else owners[:n_clients]
+        facts = {name: getattr(population, name)[rows] for name in population.facts}
+        known_ids = np.flatnonzero(np.isin(rows, population.known))
+        return Population(**facts, known=known_ids, n_clients=n_clients)
 
 
 def _changes_rate(rule: LocalRule) -> bool:
-    """Whether the clients' learning rate changes over the rounds."""
+    """Say whether the clients' learning rate changes over the rounds."""
     return rule.decay != 1.0 or bool(rule.milestones)
 
 
 def model_size(world: World) -> ModelSize:
-    """How long the vectors are that belong to the world's model."""
-    size, outputs = world.initial.size, world.outputs
+    """Return how long the vectors are that belong to the world's model."""
+    n_outputs = world.outputs
     try:
-        weight, _ = world.learner.layout.head(outputs)
+        weight, _ = world.learner.layout.head(n_outputs)
     except InputError:  # it does not end in a layer with an output per class
-        return ModelSize(size)
-    return ModelSize(size, outputs, weight.stop - weight.start + outputs, outputs)
+        return ModelSize(parameters=world.initial.size)
+    head_size = weight.stop - weight.start + n_outputs
+    return ModelSize(parameters=world.initial.size, classes=n_outputs, head=head_size, outputs=n_outputs)

@@ -1,12 +1,13 @@
 """The simulator as a backend of the driver: clients that answer and train in memory, on devices with a clock.
 
-A round has two halves. :meth:`Simulation.before_training` chooses a cohort and says what is to be trained;
-:meth:`Simulation.after_training` takes the updates, steps and records. Whoever calls them may train in between, for
-several runs at once (:func:`train_all`); otherwise the second half trains by itself. The program of a round is
-:class:`sortition.federation.driver.Driver`; here it is carried out, for whole cohorts at a time, and faults happen.
+A round has two halves. :meth:`Simulation.before_training` chooses a cohort and returns what is to be trained;
+:meth:`Simulation.after_training` takes the updates, makes the step and returns the record. The caller may train in
+between, for several runs at once (:func:`train_all`); otherwise the second half trains by itself. The program of a
+round is :class:`sortition.federation.driver.Driver`; here it is carried out, for whole cohorts at a time, and faults
+happen.
 
-Whoever is asked or trains is charged in the round's ledger, whether or not the result arrives. Who falls silent or
-comes too late is known beforehand here, so that such work is charged, but not done.
+Clients that are asked or that train are charged in the round's ledger, whether or not the result arrives. It is known
+beforehand who falls silent or comes too late, so that such work is charged, but not done.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sortition.aggregation import weighted_sum
-from sortition.aggregation.limits import shortened, shortened_rows
+from sortition.aggregation.limits import shortened
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
+from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
 from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Measure, Reading
@@ -41,19 +43,31 @@ from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
-from sortition.simulation.devices import RoundEnd
+from sortition.simulation.costs import LANES, NUMBER, Ledger
+from sortition.simulation.current_round import (
+    NOBODY,
+    CohortAtWork,
+    CurrentRound,
+    ScreenedTraining,
+    SentCohort,
+    SoundUpdates,
+    Stopwatch,
+    as_rows,
+    screen_updates,
+)
 from sortition.simulation.faults import FATES, POINTS
-from sortition.simulation.ledger import LANES, NUMBER, Ledger
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import TrainedCohort, World
 
 PATIENCE = 600.0  # simulated seconds that a server waits for somebody eligible before it skips a round
+NO_CRASH = len(POINTS)  # a point that no round reaches
+SAVED_ATTRIBUTES = ("params", "server", "memory", "local", "clock", "totals", "test")  # that a crash must not change
 
 
 def start(setup: Setup, played: int = 0) -> Simulation:
-    """A simulation before its first round, or one that goes on after ``played`` rounds."""
+    """Return a simulation before its first round, or one that goes on after ``played`` rounds."""
     if setup.pace.overlaps:
         from sortition.simulation.overlap import OverlappingSimulation
 
@@ -67,132 +81,80 @@ def run(
     on_record: Callable[[Simulation, RoundRecord], object] | None = None,
     simulation: Simulation | None = None,
 ) -> Simulation:
-    """Play until ``rounds`` (default: the horizon) have been played; stop early when ``on_record`` returns True."""
-    playing = simulation or start(setup)
-    while playing.played < (setup.horizon if rounds is None else rounds):
-        record = playing.play_round()
-        if on_record is not None and on_record(playing, record) is True:
+    """Play until ``rounds`` have been played, or to the end; stop early when ``on_record`` returns True."""
+    if simulation is None:
+        simulation = start(setup)
+    while not simulation.has_ended if rounds is None else simulation.played < rounds:
+        record = simulation.play_round()
+        if on_record is not None and on_record(simulation, record) is True:
             break
-    return playing
+    return simulation
 
 
 def train_all(trainings: Sequence[Training | Trainings]) -> None:
-    """Train for several runs at once; each has its share of the seconds, by examples."""
-    begun = time.perf_counter()
-    waiting = [(run, part) for run in trainings for part in run.parts if part.ids.size]
+    """Train for several runs at once; each is charged its share of the seconds, by examples."""
+    started_at = time.perf_counter()
+    waiting = [(training, part) for training in trainings for part in training.parts if part.ids.size]
     cohorts = [part.drawn() for _, part in waiting]
     train_together(cohorts)
-    work = [int(cohort.trained.examples.sum()) for cohort in cohorts]
-    seconds = time.perf_counter() - begun
-    for (run, part), cohort, examples in zip(waiting, cohorts, work, strict=True):
+    n_examples = [int(cohort.trained.examples.sum()) for cohort in cohorts]
+    seconds = time.perf_counter() - started_at
+    for (training, part), cohort, examples in zip(waiting, cohorts, n_examples, strict=True):
         part.keep(cohort.trained)
-        run.seconds += seconds * examples / sum(work)
+        training.seconds += seconds * examples / sum(n_examples)
 
 
 class Crash(Exception):  # noqa: N818  (it never reaches a user)
     """The simulated server crashes; nothing of the round is left."""
 
 
-@dataclass
-class InRound:
-    """What one round of the simulator is made of, from its choice to its record.
+@dataclass(frozen=True, eq=False)
+class SavedServer:
+    """What a server saves before a round in which it will crash.
 
     Attributes:
-        setup: the set-up with this round's owners of data and states of optimisers.
-        t: the round.
-        ledger: what it costs.
-        watch: wall-clock seconds of its steps.
-        joined: ids of newcomers, and of those whose place was taken.
-        lost: answers that never came.
-        late: readings that came when their question was closed.
-        asking: wall-clock seconds that questions took.
-        asked_seconds: simulated ones.
-        training: what is to be trained.
-        left: when the first half was over.
-        nobody_eligible: whether the policy leaves out everybody who is there.
-        cohort: who was sent to work.
-        end: who answers in time, and when the round is closed.
-        fates: (k,) when each member falls silent, an index of FATES; −1: never.
-        answering: members whose answers come in time.
-        seconds: (k,) how long they take.
-        trained: what their training gave.
-        updates: (k, P) sound updates; none of a cohort that was folded.
-        folded: (P,) the weighted sum of the updates of such a cohort.
-        longest: the largest length that the guards allow an update, and their combination.
-        losses: (k,) mean training losses of sound members.
-        reports: what they report, by signal.
-        repeated: reports that came twice, or for a selection that was given up.
-        late_answers: how many answers came after all questions.
-        dispatched: clients that were sent to work before the step, a selection each, and their fates.
+        attributes: the attributes of the simulation that a round changes.
+        registrar_arrays: the registrar's arrays.
+        registrar_header: the registrar's header, as JSON holds it.
+        policy_counts: what the policy keeper counted.
     """
 
-    setup: Setup
-    t: int
-    ledger: Ledger
-    watch: Stopwatch
-    joined: dict[str, list[int]] = field(default_factory=dict)
-    lost: int = 0
-    late: list[Reading] = field(default_factory=list)
-    asking: float = 0.0
-    asked_seconds: float = 0.0
-    training: Training | Trainings | None = None
-    left: float = 0.0
-    nobody_eligible: bool = False
-    cohort: Cohort | None = None
-    end: RoundEnd | None = None
-    fates: Array | None = None
-    answering: Ids | None = None
-    seconds: Floats = field(default_factory=lambda: np.empty(0))
-    trained: TrainedCohort | None = None
-    updates: Vector | None = None
-    folded: Vector | None = None
-    longest: float = np.inf
-    losses: Vector | None = None
-    reports: dict[str, Answers] = field(default_factory=dict)
-    repeated: dict[str, int] = field(default_factory=dict)
-    late_answers: int = 0
-    dispatched: list[tuple[Ids, Array]] = field(default_factory=list)
-
-
-class Stopwatch:
-    """Wall-clock seconds of the steps of a round; each lap takes the time since the one before."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str, less: float = 0.0) -> None:
-        """End a step, ``less`` the seconds that are counted elsewhere."""
-        now = time.perf_counter()
-        self.seconds[name] = now - self._last - less
-        self._last = now
+    attributes: Mapping[str, object]
+    registrar_arrays: Mapping[str, Array]
+    registrar_header: Mapping[str, Any]
+    policy_counts: list[dict[str, Any]]
 
 
 class SimulatedDriver(Driver):
-    """The driver of a server that gives selections up, crashes, and hears reports twice."""
+    """The driver of a server that gives selections up, crashes, and receives reports twice."""
 
     backend: Simulation
+    _abandoned_turn: Turn | None = None
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
-        """Begin the turn, sometimes after one that is given up."""
+        """Begin the turn, sometimes after another one that is abandoned."""
         self.backend.survive("select")
-        faults = self.backend.setup.faults
-        self._given_up = super().begin(registrar, available) if faults.stale(registrar.index) else None
+        self._abandoned_turn = None
+        if self.backend.setup.faults.stale(registrar.index):
+            self._abandoned_turn = super().begin(registrar, available)
         return super().begin(registrar, available)
 
-    def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
-        """Close the turn; reports that come twice, or for a turn that was given up, are counted and ignored."""
-        backend = self.backend
-        if self._given_up is not None:
-            super().finish(self._given_up, arrivals)
-            backend.now.repeated["stale"] = 1
-        usable = super().finish(turn, arrivals)
-        if backend.setup.faults.duplicated(turn.index):
-            super().finish(turn, arrivals)
-            backend.now.repeated["duplicated"] = 1
-        return usable
+    def deadline(self) -> float | None:
+        """Seconds after which the next selection is no longer waited for, which may follow the trainings so far."""
+        deadline = self.pace.deadline_after(self.backend.seen)
+        return None if deadline == math.inf else deadline
 
-    _given_up: Turn | None = None
+    def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
+        """Close the turn; reports that come twice, or for an abandoned turn, are counted and ignored."""
+        repeated = self.backend.current.repeated
+        if self._abandoned_turn is not None:
+            super().finish(self._abandoned_turn, arrivals)
+            repeated["stale"] = 1
+        usable = super().finish(turn, arrivals)
+        if self.backend.setup.faults.duplicated(turn.index):
+            super().finish(turn, arrivals)
+            repeated["duplicated"] = 1
+        return usable
 
 
 class Simulation:
@@ -200,7 +162,7 @@ class Simulation:
 
     Args:
         setup: what is played.
-        played: rounds that were played before, of a run that goes on.
+        played: how many rounds were played before, of a run that goes on.
 
     Attributes:
         params: the model (P,).
@@ -209,17 +171,20 @@ class Simulation:
         local: what the clients' optimisers remember.
         clock: simulated seconds.
         totals: traffic and computing so far.
-        test: figures of these params, where known.
+        test: the test figures of these params, where they are known.
         client_scores: (N,) accuracies, or the task's metric, of the last evaluation of every client.
-        timings: wall-clock seconds of the last round, by step.
+        timings: wall-clock seconds of the last round, by part.
+        seen: durations of the last trainings, in simulated seconds; infinite where no answer came.
+        current: the round that is being played.
     """
 
     def __init__(self, setup: Setup, played: int = 0) -> None:
         population = setup.population or setup.world.population()
         if population.n_clients != setup.world.n_clients:
             raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
-        self.setup = setup
+        setup.check_deadline()
         initial = setup.world.initial
+        self.setup = setup
         self.params: Vector = sealed(initial)
         self.server: StepState = setup.step.init(initial.size)
         self.memory: UpdateMemory | None = setup.combine.init(initial.size, setup.world.n_clients)
@@ -229,13 +194,13 @@ class Simulation:
         self.test: dict[str, float] | None = None
         self.client_scores: Floats | None = None
         self.timings: dict[str, float] = {}
-        self.now = InRound(setup, 0, Ledger(initial.size, setup.world.n_clients), Stopwatch())
+        self.seen: deque[float] = deque(maxlen=SEEN)
+        self.current = self._new_round(setup, 0)
         self._size = model_size(setup.world)
-        self._crash = len(POINTS)  # the first of POINTS at which the server falls over
-        self._saved: tuple[dict[str, Any], tuple[Any, Any], list[dict[str, Any]]] | None = None
+        self._crash_point = NO_CRASH  # the first of POINTS at which the server crashes
+        self._saved: SavedServer | None = None
         self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
-        self.seen: deque[float] = deque(maxlen=SEEN)  # durations of the last trainings; infinite without an answer
         self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
         self.driver.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         if setup.shadows:
@@ -255,141 +220,181 @@ class Simulation:
         """How many steps were made: versions of the model, without the first."""
         return self.registrar.version
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all rounds have been played, or their cost has reached the limit."""
+        return self._ends_with(self.played, self.totals)
+
+    def _ends_with(self, played: int, totals: Mapping[str, int]) -> bool:
+        """Say whether a run ends that has played so many rounds, at such totals and at this clock."""
+        if played >= self.setup.most_rounds:
+            return True
+        until = self.setup.until
+        return until is not None and until.is_reached(costs_so_far(played, self.clock, totals))
+
+    @property
+    def reported(self) -> tuple[Signal, ...]:
+        """The signals that clients report with their updates."""
+        return tuple(signal for signal in self.registrar.needs.reports if signal.of != "server")
+
     # -- a round -------------------------------------------------------------------------------------------------------
 
     def play_round(self) -> RoundRecord:
-        """Play one round; where the server crashes in it, it is played once more from what was saved before."""
+        """Play one round; if the server crashes in it, play it once more from what was saved before."""
         self.before_training()
         return self.after_training()
 
     def before_training(self) -> Training | Trainings:
-        """The first half of a round: choose a cohort; what it has to train, for whoever does it beforehand."""
-        point = self.setup.faults.crash(self.registrar.index)
-        self._crash = len(POINTS) if point is None else point
-        self._saved = None if point is None else self._snapshot()
+        """Play the first half of a round: choose a cohort; return its training, which the caller may do beforehand."""
+        crash_point = self.setup.faults.crash(self.registrar.index)
+        if crash_point is None:
+            self._crash_point = NO_CRASH
+            self._saved = None
+        else:
+            self._crash_point = crash_point
+            self._saved = self._save()
         try:
-            return self._open()
+            return self._open_round()
         except Crash:
             self._restore()
-            return self._open()
+            return self._open_round()
 
     def after_training(self) -> RoundRecord:
-        """The second half: take the updates, step, record; what is not trained yet is trained now."""
+        """Play the second half: take the updates, step, record; what is not trained yet is trained now."""
         try:
             return self.driver.close_round()
         except Crash:
             self._restore()
-            self._open()
+            self._open_round()
             return self.driver.close_round()
 
-    def _open(self) -> Training | Trainings:
+    def _open_round(self) -> Training | Trainings:
         self.driver.open_round()
         self.driver.dispatch()
-        training = self.now.training
+        training = self.current.training
         if training is None:
             raise bad("before_training", "a training", None)
-        self.now.left = time.perf_counter()
+        self.current.opened_at = time.perf_counter()
         return training
 
     def survive(self, point: str) -> None:
         """Crash at this point, if the server does so in this round."""
-        if POINTS.index(point) >= self._crash:
+        if POINTS.index(point) >= self._crash_point:
             raise Crash(point)
 
-    def _snapshot(self) -> tuple[dict[str, Any], tuple[Any, Any], list[dict[str, Any]]]:
-        """What a server saves: what its next round depends on."""
+    def _save(self) -> SavedServer:
+        """Return what the next round depends on."""
         arrays, header = self.registrar.export()
-        kept = {name: array.copy() for name, array in arrays.items()}
-        state = {
-            name: getattr(self, name) for name in ("params", "server", "memory", "local", "clock", "totals", "test")
-        }
-        state["seen"] = self.seen.copy()
-        return state, (kept, json.loads(json.dumps(header))), self.policy.export()
+        attributes = {name: getattr(self, name) for name in SAVED_ATTRIBUTES}
+        attributes["seen"] = self.seen.copy()
+        return SavedServer(
+            attributes=attributes,
+            registrar_arrays={name: array.copy() for name, array in arrays.items()},
+            registrar_header=json.loads(json.dumps(header)),
+            policy_counts=self.policy.export(),
+        )
 
     def _restore(self) -> None:
-        """Go on from what was saved; the server does not fall over twice."""
+        """Go on from what was saved; the server does not crash twice in a round."""
         if self._saved is not None:
-            state, selection, policy_counts = self._saved
-            for name, value in state.items():
+            for name, value in self._saved.attributes.items():
                 setattr(self, name, value)
-            self.registrar.restore(*selection)
-            self.policy.restore(policy_counts)
-        self._crash = len(POINTS)
+            self.registrar.restore(self._saved.registrar_arrays, self._saved.registrar_header)
+            self.policy.restore(self._saved.policy_counts)
+        self._crash_point = NO_CRASH
         self._saved = None
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _new_round(setup: Setup, t: int) -> CurrentRound:
+        ledger = Ledger(setup.world.initial.size, setup.world.n_clients)
+        return CurrentRound(setup=setup, t=t, ledger=ledger, watch=Stopwatch())
+
     def available(self) -> Ids:
-        """Who can be reached; those who took an id over bring other data."""
+        """Begin a round, and return who can be reached; clients that took an id over bring other data."""
         t = self.registrar.index
         setup = self.setup.at(t)
-        self.now = InRound(setup, t, Ledger(self.params.size, setup.world.n_clients), Stopwatch())
+        self.current = self._new_round(setup, t)
         self._note_newcomers(t)
-        self.now.setup = setup.remembering(self.local)
+        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
         return self._admitted(np.flatnonzero(setup.reachable(t, self.clock)), t)
 
-    def _admitted(self, there: Ids, t: int) -> Ids:
-        """Ask the policy who is eligible; returned are all, of whom the driver leaves out those that it excludes."""
+    def _admitted(self, reachable: Ids, t: int) -> Ids:
+        """Ask the policy who is eligible; return all, of whom the driver leaves out those that the policy excludes."""
         self.policy.round = t
-        admitted = self.policy.admit(there, self._with_facts)
-        self.now.nobody_eligible = bool(self.policy.excluded) and not admitted.size
+        admitted = self.policy.admit(reachable, self._with_facts)
+        self.current.nobody_eligible = bool(self.policy.excluded) and not admitted.size
         return self.policy.with_excluded(admitted)
 
     def _with_facts(self, ids: Ids) -> Eligible:
+        """Return clients with the facts that policies read."""
         names = facts_of(self.setup.policies)
         if not names:
             return Eligible(ids, {})
-        known = self.now.setup.known(self.now.t)
-        return Eligible(ids, {name: np.asarray(getattr(known, name))[ids] for name in names})
+        population = self.current.setup.known(self.current.t)
+        return Eligible(ids, {name: np.asarray(getattr(population, name))[ids] for name in names})
 
     def _note_newcomers(self, t: int) -> None:
         """Note who joined, and forget what was remembered of those whose ids others took."""
         faults = self.setup.faults
-        taken = faults.taken(t)
-        before, size = faults.size(max(0, t - 1)), faults.size(t)
-        ids = {"joined": list(range(before, size)), "taken": taken.tolist()}
-        self.now.joined = {name: clients for name, clients in ids.items() if clients}
-        if taken.size and self.memory is not None:
-            self.memory = self.memory.without(taken)
-        if taken.size and self.local is not None:
-            self.local = self.local.without(taken)
+        taken_ids = faults.taken(t)
+        new_ids = range(faults.size(max(0, t - 1)), faults.size(t))
+        if new_ids:
+            self.current.joined["joined"] = list(new_ids)
+        if taken_ids.size:
+            self.current.joined["taken"] = taken_ids.tolist()
+            if self.memory is not None:
+                self.memory = self.memory.without(taken_ids)
+            if self.local is not None:
+                self.local = self.local.without(taken_ids)
 
     def population(self) -> Population | None:
-        """What is known of the clients, where some joined or took an id over; everybody sends its facts once."""
-        faults, t = self.setup.faults, self.now.t
-        taken = faults.taken(t)
-        before, size = faults.size(max(0, t - 1)), faults.size(t)
-        known = self.registrar.population
-        facts = sum(getattr(known, name)[:1].size for name in self.registrar.needs.reads)
-        self.now.ledger.facts(facts * (size if t == 0 else size - before + taken.size))
-        return self.now.setup.known(t) if size > known.n_clients or taken.size else None
+        """Return what is known of the clients if some joined or took an id over; charge the facts that they send."""
+        t = self.current.t
+        faults = self.setup.faults
+        n_taken = faults.taken(t).size
+        n_clients = faults.size(t)
+        n_senders = n_clients  # in the first round everybody sends its facts
+        if t > 0:
+            n_senders = n_clients - faults.size(t - 1) + n_taken
+        population = self.registrar.population
+        numbers_per_client = sum(getattr(population, name)[:1].size for name in self.registrar.needs.reads)
+        self.current.ledger.facts(numbers_per_client * n_senders)
+        if n_clients > population.n_clients or n_taken:
+            return self.current.setup.known(t)
+        return None
 
     def model_size(self) -> ModelSize:
-        """How long the vectors are that belong to the model."""
+        """Return how long the vectors are that belong to the model."""
         return self._size
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def ask(self, turn: Turn, question: Measure) -> Answers:
-        """The answers that come in time, some of them damaged; others are lost, or come after all questions."""
-        now = self.now
-        world, faults = now.setup.world, now.setup.faults
-        begun = time.perf_counter()
-        whole = world.measure(self.params, question, turn.index)
+        """Return the answers that come in time, some of them damaged; others are lost, or come after all questions."""
+        current = self.current
+        world = current.setup.world
+        faults = current.setup.faults
+        started_at = time.perf_counter()
+        reading = world.measure(self.params, question, turn.index)
         self.survive("answer")
-        in_time, too_late = faults.answers(turn.index, question, whole)
-        now.lost += len(whole) - len(in_time) - len(too_late)
-        now.late.append(too_late)
-        now.late_answers += len(too_late)
-        now.ledger.question(question, in_time)
-        now.ledger.bytes["wasted_up"] += NUMBER * int(too_late.values.size)
-        now.asked_seconds += self._charge(world, question, turn.index)
-        now.asking += time.perf_counter() - begun
+        in_time, too_late = faults.answers(turn.index, question, reading)
+        current.n_lost_answers += len(reading) - len(in_time) - len(too_late)
+        current.late_readings.append(too_late)
+        current.n_late_answers += len(too_late)
+        current.ledger.question(question, in_time)
+        current.ledger.bytes["wasted_up"] += NUMBER * int(too_late.values.size)
+        current.seconds_asking += self._charge_question(world, question, turn.index)
+        current.wall_seconds_asking += time.perf_counter() - started_at
         return faults.damage(turn.index, in_time)
 
-    def _charge(self, world: World, question: Measure, t: int) -> float:
-        """Charge the clients' computing for a question; how long the slowest takes."""
-        ids, signal, ledger, seconds = question.ids, question.signal, self.now.ledger, 0.0
+    def _charge_question(self, world: World, question: Measure, t: int) -> float:
+        """Charge the clients' computing for a question; return the simulated seconds that the slowest takes."""
+        ids = question.ids
+        signal = question.signal
+        ledger = self.current.ledger
+        seconds = 0.0
         if question.after is not None:
             members = question.after.ids
             ledger.rehearse(world.costs.examples(members), world.costs.steps(members))
@@ -403,197 +408,247 @@ class Simulation:
         ledger.passes[purpose] += int(world.costs.examples_read(signal, ids).sum())
         return seconds + float(world.costs.seconds_read(signal, ids, t).max(initial=0.0))
 
+    def _end_questions(self, turn: Turn) -> None:
+        """Deliver the answers that came too late, which the turn refuses, and stop the watch of the choice."""
+        current = self.current
+        for reading in current.late_readings:
+            for client, row in zip(reading.ids.tolist(), reading.values, strict=True):
+                turn.answer({client: row})
+        if "select" not in current.watch.seconds:
+            current.watch.lap("select", less=current.wall_seconds_asking)
+            current.watch.seconds["measure"] = current.wall_seconds_asking
+
     # -- training ------------------------------------------------------------------------------------------------------
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Find out who will answer in time, and charge everybody's work."""
-        now, ids, t = self.now, cohort.ids, turn.index
-        now.cohort = cohort
-        for reading in now.late:
-            for client, row in zip(reading.ids.tolist(), reading.values, strict=True):
-                turn.answer({client: row})
-        now.watch.lap("select", less=now.asking)
-        now.watch.seconds["measure"] = now.asking
-        world = now.setup.world
-        now.fates, progress = now.setup.faults.fates(t, ids)
-        target = now.setup.cohort_pace.target(cohort)
+        self._end_questions(turn)
+        current = self.current
+        world = current.setup.world
+        ids = cohort.ids
+        t = turn.index
+        fates, progress = current.setup.faults.fates(t, ids)
         seconds = world.costs.seconds(ids, t)
-        limit = now.setup.cohort_pace.deadline_after(self.seen)
-        now.end = world.fleet.close(ids, seconds, target, t, silent=now.fates >= 0, limit=limit)
-        now.seconds = seconds[now.end.answered]
-        examples = _done_part(world.costs.examples(ids), progress)
-        steps = _done_part(world.costs.steps(ids), progress)
-        started = now.fates != FATES.index("before")
-        now.ledger.compute(ids[started], examples[started], steps[started])
-        now.ledger.passes["wasted"] += int(examples[~now.end.answered].sum())
-        now.answering = ids[now.end.answered]
-        to_train = now.answering[:0] if self._folds(now.answering.size) else now.answering
-        now.training = world.training(self.params, to_train, self.reported, t)
+        end = world.fleet.close(
+            ids,
+            seconds,
+            target=current.setup.cohort_pace.target(cohort),
+            t=t,
+            silent=fates >= 0,
+            limit=current.setup.cohort_pace.deadline_after(self.seen),
+        )
+        examples = self._charge_training(ids, fates, progress)
+        current.ledger.passes["wasted"] += int(examples[~end.answered].sum())
+        members = SentCohort(ids, fates)
+        current.sent_cohorts.append(members)
+        current.at_work = CohortAtWork(
+            cohort=cohort, members=members, end=end, answering=ids[end.answered], seconds=seconds[end.answered]
+        )
+        to_train = current.at_work.answering
+        if self._folds(to_train.size):  # then it is trained when the round is closed, block by block
+            to_train = NOBODY
+        current.training = world.training(self.params, to_train, self.reported, t)
 
-    @property
-    def reported(self) -> tuple[Signal, ...]:
-        """The signals that clients report with their updates."""
-        return tuple(signal for signal in self.registrar.needs.reports if signal.of != "server")
+    def _charge_training(self, ids: Ids, fates: Array, progress: Floats) -> Ids:
+        """Charge the computing of clients that are sent to work; return on how many examples each computes."""
+        costs = self.current.setup.world.costs
+        examples = _done_part(costs.examples(ids), progress)
+        steps = _done_part(costs.steps(ids), progress)
+        started = fates != FATES.index("before")
+        self.current.ledger.compute(ids[started], examples[started], steps[started])
+        return examples
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
-        """Train those whose answers come in time; their sound updates and reports."""
-        now, t = self.now, turn.index
-        if now.training is None or now.answering is None or now.end is None or now.fates is None:
+        """Train those whose answers come in time; return whose updates are sound."""
+        current = self.current
+        at_work = current.at_work
+        if current.training is None or at_work is None:
             raise bad("collect", "called after dispatch", "a call without")
-        waited = time.perf_counter() - now.left - now.training.seconds
-        outcome, reasons = self._train(turn, cohort, now.answering)
-        unused = int(now.end.late.sum()) + int((now.fates == FATES.index("after")).sum())
-        started = cohort.ids[now.fates != FATES.index("before")]
-        now.ledger.training(started, int(now.end.answered.sum()), unused)
-        now.ledger.reports(self.reported, outcome.reports)
-        reports = now.setup.faults.reports(t, outcome)
-        sound = np.isin(np.arange(outcome.ids.size), list(reasons), invert=True)
-        kept = outcome.ids
-        if reasons:
-            kept = outcome.ids[sound]
-            if now.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
-                wasted = now.setup.world.costs.examples(outcome.ids[~sound])
-                now.ledger.passes["wasted"] += int(wasted.sum())
-            reports = {name: _rows_of(rows, kept) for name, rows in reports.items()}
-        now.reports = reports | self._of_server(cohort, kept)
-        now.losses = outcome.losses[sound]
+        idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
+        screened = self._train(turn, cohort, at_work.answering)
+        outcome = screened.outcome
+        n_unused = int(at_work.end.late.sum()) + at_work.members.with_fate("after").size
+        current.ledger.training(at_work.members.started, int(at_work.end.answered.sum()), n_unused)
+        reports = current.setup.faults.reports(turn.index, outcome)
+        self._take(screened, reports, examples=current.setup.world.costs.examples(outcome.ids))
+        current.watch.lap("train", less=idle_seconds)
+        self.survive("finish")
+        self.note_durations(at_work.seconds, n_unanswered=int((~at_work.end.answered).sum()))
+        return Arrivals(screened.sound_ids, screened.reasons, at_work.seconds[screened.is_sound])
+
+    def _take(self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids) -> None:
+        """Keep the results of a training for the step: sound updates, their losses and reports, optimisers' states.
+
+        Args:
+            screened: what the training gave.
+            reports: what clients report, as it arrives, by signal.
+            examples: (k,) on how many examples each client computed.
+        """
+        current = self.current
+        outcome = screened.outcome
+        current.ledger.reports(self.reported, outcome.reports)
+        current.updates = screened.updates
+        current.losses = outcome.losses[screened.is_sound]
+        sound_ids = screened.sound_ids
+        if screened.refused:
+            reports = {name: _restricted(answers, sound_ids) for name, answers in reports.items()}
+            if current.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
+                current.ledger.passes["wasted"] += int(examples[~screened.is_sound].sum())
+        current.reports = reports | self._server_reports(sound_ids)
         if outcome.states is not None and self.local is not None:
             self.local = self.local.after(outcome.ids, outcome.states)
-        now.watch.lap("train", less=waited)
-        self.survive("finish")
-        unsound = {int(outcome.ids[row]): reason for row, reason in sorted(reasons.items())}
-        self.note_durations(now.seconds, int((~now.end.answered).sum()))
-        return Arrivals(kept, unsound, now.seconds[sound])
 
-    def note_durations(self, seconds: Floats, unanswered: int) -> None:
-        """Remember how long trainings took, where a deadline follows them."""
+    def note_durations(self, seconds: Floats, n_unanswered: int) -> None:
+        """Remember how long trainings took, where the deadline follows them."""
         if isinstance(self.setup.pace.deadline, Quantile):
             self.seen.extend(seconds.tolist())
-            self.seen.extend([math.inf] * unanswered)
+            self.seen.extend([math.inf] * n_unanswered)
 
-    def _train(self, turn: Turn, cohort: Cohort, ids: Ids) -> tuple[TrainedCohort, dict[int, str]]:
-        """What the training of these gives, and which updates cannot be used, by row: not finite, or too long."""
-        now = self.now
-        t = turn.index
+    def _train(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
+        """Train these members, and let the guards judge their updates."""
         if self._folds(ids.size):
-            outcome, lengths, now.folded = self._folded(ids, cohort.weights_of(ids)[0], self.reported)
-            reasons = turn.judge_updates(ids, lengths).refused
-            kept = np.delete(ids, list(reasons))
-            if reasons and kept.size:  # the others train once more, to the same bits
-                _, _, now.folded = self._folded(kept, cohort.weights_of(kept)[0], ())
-            now.updates = outcome.deltas
-            return outcome, reasons
-        outcome = now.setup.world.train(self.params, ids, self.reported, t)
-        updates = _as_rows(now.setup.faults.updates(t, outcome), self.params)
-        lengths = norms(updates)
-        reasons, now.longest = turn.judge_updates(ids, lengths)
-        if reasons:
-            updates = np.delete(updates, list(reasons), axis=0)
-            lengths = np.delete(lengths, list(reasons))
-        now.updates = shortened_rows(updates, lengths, now.longest)
-        return outcome, reasons
+            return self._train_folded(turn, cohort, ids)
+        outcome = self.current.setup.world.train(self.params, ids, self.reported, turn.index)
+        updates = as_rows(self.current.setup.faults.updates(turn.index, outcome), self.params)
+        return screen_updates(outcome, updates, turn.judge_updates)
 
-    def _folds(self, clients: int) -> bool:
-        """Whether a cohort is larger than one block, and nobody looks at single updates or keeps them.
+    def _train_folded(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
+        """Train a large cohort block by block, and keep only the weighted sum of its updates."""
+        outcome, lengths, total = self._fold(ids, cohort.weights_of(ids)[0], self.reported)
+        refused = turn.judge_updates(ids, lengths).refused
+        sound_ids = np.delete(ids, list(refused))
+        if refused and sound_ids.size:  # the others train once more, to the same bits
+            _, _, total = self._fold(sound_ids, cohort.weights_of(sound_ids)[0], ())
+        return ScreenedTraining(outcome, refused, SoundUpdates(rows=outcome.deltas, total=total))
+
+    def _folds(self, n_clients: int) -> bool:
+        """Say whether a cohort is larger than one block, and nothing looks at single updates or keeps them.
 
         Then of each block only Σ a_k Δ_k, norms, losses and reports are left: memory does not grow with the cohort.
         """
-        world, needs = self.now.setup.world, self.registrar.needs
-        reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
-        kept = self.setup.combine.individual or world.rule.keep_state or world.adversaries is not None
-        looked_at = needs.of_server or reported or kept or self.setup.guards.clip
-        return clients > world.block and not looked_at
+        world = self.current.setup.world
+        if n_clients <= world.block:
+            return False
+        needs = self.registrar.needs
+        updates_are_reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
+        updates_are_kept = self.setup.combine.individual or world.rule.keep_state
+        return not (
+            needs.of_server
+            or updates_are_reported
+            or updates_are_kept
+            or world.adversaries is not None
+            or self.setup.guards.clip
+        )
 
-    def _folded(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
-        """What is left of a cohort, the norms of its updates (k,), and Σ a_k Δ_k (P,)."""
-        now, params = self.now, self.params
+    def _fold(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
+        """Train block by block; return what is left of the cohort, its updates' norms (k,), and Σ a_k Δ_k (P,)."""
+        current = self.current
+        params = self.params
         total = np.zeros(params.size)
         lengths: list[Floats] = []
         blocks: list[TrainedCohort] = []
-        for block in now.setup.world.train_in_blocks(params, ids, signals, now.t):
-            before = sum(earlier.ids.size for earlier in blocks)
-            deltas = _as_rows(now.setup.faults.updates(now.t, block), params)
+        n_trained = 0
+        for block in current.setup.world.train_in_blocks(params, ids, signals, current.t):
+            deltas = as_rows(current.setup.faults.updates(current.t, block), params)
             lengths.append(norms(deltas))
+            block_weights = weights[n_trained : n_trained + block.ids.size]
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that are refused when all have been made
-                total += weighted_sum(weights[before : before + block.ids.size], deltas)
+                total += weighted_sum(block_weights, deltas)
+            n_trained += block.ids.size
             blocks.append(replace(block, deltas=np.empty((0, params.size), np.float32)))
             del block, deltas  # before the next block trains
         with np.errstate(over="ignore", invalid="ignore"):
             update = total.astype(np.float32)
         return _joined(blocks, signals), np.concatenate([np.empty(0), *lengths]), update
 
-    def _of_server(self, cohort: Cohort, ids: Ids) -> dict[str, Answers]:
-        """What the server computes itself from the updates that arrived."""
-        signals, updates = self.registrar.needs.of_server, self.now.updates
+    def _server_reports(self, ids: Ids) -> dict[str, Answers]:
+        """Return what the server computes itself from the updates of these clients, by signal."""
+        signals = self.registrar.needs.of_server
+        updates = self.current.updates
         if not signals or not ids.size or updates is None:
             return {}
-        server = ServerData(self.now.setup.world, self.params, ids, updates, cohort.weights_of(ids)[0], self.now.t)
-        answers: dict[str, Answers] = {signal.name: Reading(ids, signal.of_cohort(server)) for signal in signals}
-        self.now.ledger.server_passes += server.examples
-        return answers
+        server = ServerData(
+            world=self.current.setup.world,
+            params=self.params,
+            ids=ids,
+            deltas=updates.rows,
+            weights=self._weights_of(ids),
+            t=self.current.t,
+        )
+        reports: dict[str, Answers] = {signal.name: Reading(ids, signal.of_cohort(server)) for signal in signals}
+        self.current.ledger.server_passes += server.examples
+        return reports
+
+    def _weights_of(self, ids: Ids) -> Floats:
+        """Return the weights that the updates of these clients have in the step."""
+        if self.current.at_work is None:
+            raise bad("collect", "called after dispatch", "a call without")
+        return self.current.at_work.cohort.weights_of(ids)[0]
 
     def reports(self, done: Ids) -> Mapping[str, Answers]:
-        """What these members report."""
-        return self.now.reports
+        """Return what these members report."""
+        return self.current.reports
 
-    # -- the next model, and what the round was ------------------------------------------------------------------------
+    # -- the next model, and the record of the round -------------------------------------------------------------------
 
     def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
         """Combine the updates, and make the server's step."""
-        now = self.now
-        if now.end is None or now.updates is None:
+        current = self.current
+        if current.at_work is None or current.updates is None:
             raise bad("step", "called after collect", "a call without")
-        self.clock = self.clock + now.asked_seconds + now.end.seconds
+        self.clock = self.clock + current.seconds_asking + current.at_work.end.seconds
         if not cohort.ids.size:
             self._wait_for_somebody()
         if done.size:
-            self._move(cohort, done, weights, now.updates)
+            self._move(cohort, done, weights, current.updates)
         return {}
 
-    def _move(self, cohort: Cohort, done: Ids, weights: Floats, updates: Vector) -> None:
-        """The next model."""
-        now = self.now
-        update = now.folded
+    def _move(self, cohort: Cohort, ids: Ids, weights: Floats, updates: SoundUpdates) -> None:
+        """Make the next model."""
+        setup = self.current.setup
+        update = updates.total
         if update is None:
-            update, self.memory = now.setup.combine.apply(
-                done,
+            update, self.memory = setup.combine.apply(
+                ids,
                 weights,
-                updates,
+                updates.rows,
                 self.memory,
                 clients=self.registrar.population.n_clients,
-                rate=now.setup.world.rule.lr_at(now.t),
+                rate=setup.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
-        update = shortened(update, now.longest)
-        params, self.server = now.setup.step.apply(self.params, update, self.server)
+        update = shortened(update, updates.longest)
+        params, self.server = setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None
 
-    def elapsed(self) -> float:
-        """Simulated seconds since the start."""
-        return self.clock
+    def elapsed(self) -> float | None:
+        """Return the simulated seconds since the start; None where all devices are alike and no rounds overlap.
+
+        There seconds are another count of rounds, and no method should spend anything to save them.
+        """
+        if self.current.setup.world.fleet.differs or self.setup.pace.overlaps:
+            return self.clock
+        return None
 
     def _wait_for_somebody(self) -> None:
-        """Where nobody is at work, the next one can be there in the next slot, or when the policy allows it."""
-        if self.now.nobody_eligible:
+        """Let the clock run to the next slot, or until the server's patience ends, where nobody is at work."""
+        if self.current.nobody_eligible:
             self.clock += PATIENCE
         slot = self.setup.pace.slot
         if slot is not None:
             self.clock = (self.clock // slot + 1) * slot
 
     def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
-        """Costs, clock, faults and test figures of the round."""
-        cohort = self.now.cohort or Cohort.uniform([])
-        started = cohort.ids if self.now.fates is None else cohort.ids[self.now.fates != FATES.index("before")]
-        return self._costs(cohort.ids, started)
-
-    def _costs(self, sent: Ids, started: Ids) -> dict[str, Any]:
-        """Costs, clock, faults and test figures, of clients that were sent to work and those that began."""
-        now = self.now
-        ledger = now.ledger
-        now.watch.lap("aggregate")
-        record: dict[str, Any] = self._evaluation(now.t)
-        if started.size < sent.size:
+        """Return costs, clock, faults and test figures of the round."""
+        current = self.current
+        ledger = current.ledger
+        everybody_sent = current.everybody_sent
+        started = everybody_sent.started
+        current.watch.lap("aggregate")
+        totals = ledger.added_to(self.totals)
+        record: dict[str, Any] = self._evaluation(current.t, is_last=self._ends_with(current.t + 1, totals))
+        if started.size < everybody_sent.ids.size:
             record["started"] = started.tolist()
         if ledger.trainings > started.size:  # clients that were asked for a result of training, and not chosen
             record["trainings"] = ledger.trainings
@@ -604,34 +659,45 @@ class Simulation:
             record["server_passes"] = ledger.server_passes
         record["steps"] = ledger.steps
         record["clock"] = self.clock
-        losses = now.losses
-        record["train_loss"] = None if losses is None or not losses.size else float(losses.mean(dtype=np.float64))
-        if faults := self._faults(sent):
+        record["train_loss"] = None
+        if current.losses is not None and current.losses.size:
+            record["train_loss"] = float(current.losses.mean(dtype=np.float64))
+        faults = self._faults(everybody_sent)
+        if faults:
             record["faults"] = faults
         self.survive("record")
-        now.watch.lap("evaluate")
-        self.totals = ledger.added_to(self.totals)
-        self.timings = now.watch.seconds
+        current.watch.lap("evaluate")
+        self.totals = totals
+        self.timings = current.watch.seconds
         return record
 
-    def _faults(self, sent: Ids) -> dict[str, Any]:
-        """What went wrong: ids by what befell them, or how often it happened."""
-        now = self.now
-        counts = {"lost": now.lost, "late": now.late_answers}
-        dropped = {}
-        if now.fates is not None:
-            silent = {fate: sent[now.fates == index].tolist() for index, fate in enumerate(FATES)}
-            dropped = {fate: ids for fate, ids in silent.items() if ids}
-        return {**now.joined, **{name: count for name, count in counts.items() if count}, **dropped, **now.repeated}
+    def _faults(self, everybody_sent: SentCohort) -> dict[str, list[int] | int]:
+        """Return what went wrong: ids by what happened to them, or how often it happened."""
+        current = self.current
+        faults: dict[str, list[int] | int] = {**current.joined}
+        if current.n_lost_answers:
+            faults["lost"] = current.n_lost_answers
+        if current.n_late_answers:
+            faults["late"] = current.n_late_answers
+        for fate in FATES:
+            silent = everybody_sent.with_fate(fate)
+            if silent.size:
+                faults[fate] = silent.tolist()
+        return {**faults, **current.repeated}
 
-    def _evaluation(self, t: int) -> dict[str, Any]:
-        """Test figures and clients' figures, in the rounds in which they are due."""
-        evaluator, figures = self.now.setup.world.evaluator, dict[str, Any]()
-        if self.setup.due(t, self.setup.evaluate_every):
+    def _evaluation(self, t: int, *, is_last: bool) -> dict[str, Any]:
+        """Return test figures and clients' figures, in the rounds in which they are due, and in the last one."""
+        evaluator = self.current.setup.world.evaluator
+        figures: dict[str, Any] = {}
+
+        def is_due(every: int) -> bool:
+            return every > 0 and (is_last or (t + 1) % every == 0)
+
+        if is_due(self.setup.evaluate_every):
             if self.test is None:
                 self.test = evaluator.score(self.params)
             figures["test"] = self.test
-        if self.setup.due(t, self.setup.clients_every):
+        if is_due(self.setup.clients_every):
             self.client_scores = evaluator.client_scores(self.params)
             figures["clients"] = client_figures(self.client_scores, higher_is_better=evaluator.higher_is_better)
         return figures
@@ -644,37 +710,51 @@ class SimulatedDirectory:
         self._simulation = simulation
 
     def name(self, client: int) -> str:
-        """The client's id, as text."""
+        """Return the client's id, as text."""
         return str(client)
 
     def owner(self, client: int) -> str:
-        """Its group; empty where the population has none."""
+        """Return the client's group; empty where the population has none."""
         population = self._simulation.setup.population
         if population is None or "groups" not in population.facts:
             return ""
         return str(population.groups[client])
 
     def tags(self, client: int) -> tuple[str, ...]:
-        """None: simulated clients have no tags."""
+        """Return no tags: simulated clients have none."""
         return ()
 
     def now(self) -> float:
-        """Simulated seconds since the start."""
+        """Return the simulated seconds since the start."""
         return self._simulation.clock
 
     def hour(self, utc: bool) -> float:
-        """The simulated hour of the day; a run begins at midnight."""
+        """Return the simulated hour of the day; a run begins at midnight."""
         return (self._simulation.clock / 3600) % 24
 
     def model_size(self) -> ModelSize:
-        """How long the vectors are that belong to the model."""
+        """Return how long the vectors are that belong to the model."""
         return self._simulation.model_size()
 
 
 class ServerData:
-    """Implements core's ``CohortModels``: losses of parts of a cohort on examples that no client trains on."""
+    """Implements core's ``CohortModels``: losses of parts of a cohort on examples that no client trains on.
 
-    def __init__(self, world: World, params: Vector, ids: Ids, deltas: Vector, weights: Floats, t: int) -> None:
+    Args:
+        world: the world with the server's examples.
+        params: (P,) the model before the step.
+        ids: (k,) the clients whose updates arrived.
+        deltas: (k, P) their updates.
+        weights: (k,) their weights.
+        t: the round.
+
+    Attributes:
+        ids: the clients whose updates arrived.
+        rng: the generator for signals that sample.
+        examples: on how many examples the server has computed.
+    """
+
+    def __init__(self, *, world: World, params: Vector, ids: Ids, deltas: Vector, weights: Floats, t: int) -> None:
         self.ids = ids
         self.rng = stream(world.seed, "server signals", t)
         self.examples = 0
@@ -682,25 +762,30 @@ class ServerData:
         self._params = params
         self._deltas = deltas
         self._weights = weights
-        self._row = {int(client): row for row, client in enumerate(ids)}
+        self._row_of = {int(client): row for row, client in enumerate(ids)}
 
     def loss(self, members: Sequence[int]) -> float:
-        """Mean loss of the model of these members on the validation set."""
-        params, examples = self._params, self._world.validation
-        rows = [self._row[int(client)] for client in members]
+        """Return the mean loss, on the validation set, of the model that these members make."""
+        params = self._params
+        rows = [self._row_of[int(client)] for client in members]
         if rows:
-            total = float(self._weights.sum())
-            weights = np.full(len(rows), total / len(rows))
-            given = self._weights[rows]
-            if given.sum() > 0:
-                weights = given * (total / given.sum())
-            params = params + weighted_sum(weights, self._deltas[rows])
-        self.examples += 0 if examples is None else examples.size
-        return float(self._world.learner.passes.losses(params, examples)[0].mean(dtype=np.float64))
+            params = params + weighted_sum(self._shared_weights(rows), self._deltas[rows])
+        validation = self._world.validation
+        if validation is not None:
+            self.examples += validation.size
+        return float(self._world.learner.passes.losses(params, validation)[0].mean(dtype=np.float64))
+
+    def _shared_weights(self, rows: list[int]) -> Floats:
+        """Return the weights of some members if they share the weight of the whole cohort."""
+        total = float(self._weights.sum())
+        weights = self._weights[rows]
+        if weights.sum() > 0:
+            return weights * (total / weights.sum())
+        return np.full(len(rows), total / len(rows))
 
 
 def client_figures(scores: Floats, *, higher_is_better: bool = True) -> dict[str, float]:
-    """Fairness of the model over clients: mean, spread, the mean of the worst tenth, and the worst client."""
+    """Return how fair the model is to clients: mean, spread, the mean of the worst tenth, and the worst client."""
     figures = {"mean": float(scores.mean()), "std": float(scores.std())}
     if higher_is_better:
         worst = worst_tenth(scores)
@@ -709,38 +794,40 @@ def client_figures(scores: Floats, *, higher_is_better: bool = True) -> dict[str
     return {**figures, "worst_tenth": float(worst.mean()), "max": float(worst[0])}
 
 
+def costs_so_far(played: int, clock: float, totals: Mapping[str, int]) -> dict[Currency, float]:
+    """What a run has cost after so many rounds, at this clock, with these totals of traffic and computing."""
+    megabytes = sum(totals[lane] for lane in LANES) / BYTES_PER_MEGABYTE
+    return {"rounds": float(played), "seconds": clock, "megabytes": megabytes, "passes": float(totals["passes"])}
+
+
 def sealed(params: Vector) -> Vector:
-    """The same model, read-only."""
+    """Return the same model, read-only."""
     return frozen(np.ascontiguousarray(params, np.float32))
 
 
-def _done_part(whole: Ids, progress: Floats) -> Ids:
-    """The share that was done; wholes stay as they are."""
-    return np.where(progress < 1, np.floor(whole * progress), whole).astype(np.int64)
+def _done_part(planned: Ids, progress: Floats) -> Ids:
+    """Return the part of the planned work that was done; whole work stays as it is."""
+    return np.where(progress < 1, np.floor(planned * progress), planned).astype(np.int64)
 
 
-def _rows_of(rows: Answers, ids: Ids) -> Answers:
-    if isinstance(rows, Reading):
-        return rows.restrict(ids)
-    return {client: row for client, row in rows.items() if client in ids}
-
-
-def _as_rows(updates: Vector | list[Vector], params: Vector) -> Vector:
-    """Updates as they arrive, as (k, P); those of another shape are rows of NaN."""
-    if not isinstance(updates, list):
-        return updates
-    return np.stack([row if row.shape == params.shape else np.full_like(params, np.nan) for row in updates])
+def _restricted(answers: Answers, ids: Ids) -> Answers:
+    """Return the answers of these clients."""
+    if isinstance(answers, Reading):
+        return answers.restrict(ids)
+    return {client: row for client, row in answers.items() if client in ids}
 
 
 def _joined(blocks: Sequence[TrainedCohort], signals: Sequence[Signal]) -> TrainedCohort:
-    """All blocks as one cohort."""
-
-    def join(name: str) -> Any:
-        return np.concatenate([getattr(block, name) for block in blocks])
-
-    ids = join("ids")
+    """Return all blocks as one cohort."""
+    ids = np.concatenate([block.ids for block in blocks])
     reports = {
         signal.name: Reading(ids, np.concatenate([block.reports[signal.name].values for block in blocks]))
         for signal in signals
     }
-    return TrainedCohort(ids, join("deltas"), reports, join("durations"), join("losses"))
+    return TrainedCohort(
+        ids=ids,
+        deltas=np.concatenate([block.deltas for block in blocks]),
+        reports=reports,
+        durations=np.concatenate([block.durations for block in blocks]),
+        losses=np.concatenate([block.losses for block in blocks]),
+    )

@@ -41,7 +41,7 @@ def outputs_for(data: Dataset, task: TaskRule | None) -> int:
 
 
 def are_masks(data: Dataset) -> bool:
-    """Whether the targets are 0/1 masks of labels (n, L)."""
+    """Say whether the targets are 0/1 masks of labels (n, L)."""
     return not data.classes and data.y_train.ndim == 2 and set(np.unique(data.y_train)) <= {0, 1}
 
 

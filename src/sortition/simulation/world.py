@@ -1,4 +1,4 @@
-"""The simulator's backend: a data set split over clients, a model and a local rule, behind two verbs.
+"""The simulator's clients: a data set split over clients, a model and a local rule, behind two verbs.
 
 ``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> TrainedCohort``
 trains a cohort and computes what it reports. Models are flat float32 vectors: params (P,), deltas (k, P). Everything
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,9 +32,9 @@ from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
 from sortition.learning.vector import Vector
 from sortition.simulation.adaptive import adversaries_of
-from sortition.simulation.attacks import Attacks
+from sortition.simulation.attacks import Adversaries, Attacks
 from sortition.simulation.costs import Costs
-from sortition.simulation.devices import Devices, Fleet
+from sortition.simulation.devices import ClientData, Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
 from sortition.simulation.local_states import LocalStates
@@ -47,33 +47,42 @@ OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
 
 @dataclass(frozen=True, slots=True)
 class TrainedCohort:
-    """What came back from a cohort, one row per id."""
+    """What came back from a cohort, one row per id.
+
+    Attributes:
+        ids: (k,) who trained.
+        deltas: (k, P) updates.
+        reports: what clients report, by signal.
+        durations: (k,) simulated seconds.
+        losses: (k,) mean batch losses while training.
+        states: (k, S) what the optimisers remember, where the rule keeps it.
+    """
 
     ids: Ids
-    deltas: Vector  # (k, P)
+    deltas: Vector
     reports: dict[str, Reading]
-    durations: Floats  # (k,) simulated seconds
-    losses: npt.NDArray[np.float32]  # (k,) mean batch loss while training
-    states: Vector | None = None  # (k, S) what the optimisers remember, where the rule keeps it
+    durations: Floats
+    losses: npt.NDArray[np.float32]
+    states: Vector | None = None
 
 
 class World:
     """Clients that can be asked and trained.
 
     Args:
-        data: examples; images of bytes are scaled to [0, 1].
+        data: the examples; images of bytes are scaled to [0, 1].
         clients: index arrays into the training examples, one per client.
-        model: with its initial weights; its outputs are logits, or what the loss of another task takes.
-        rule: local training.
+        model: the model with its initial weights; its outputs are logits, or what the loss of another task takes.
+        rule: the rule of local training.
         holdout: index arrays that are kept out of training, one per client (may be empty).
-        validation: indices of training examples that no client holds, of the server's own, for signals of the server.
+        validation: indices of training examples that the server has and no client, for signals of the server.
         measured_on: where the loss signals are taken: on the ``train`` part or on the ``holdout`` (FedCor's code); a
             client without a hold-out is measured on its training part.
-        seed: of batches, dropout masks and devices.
+        seed: the seed of batches, dropout masks and devices.
         device: any name that torch knows.
         engine: ``auto``, ``stacked`` or ``sequential``.
-        devices: hardware of the clients.
-        attacks: how some of them attack.
+        devices: the clients' hardware.
+        attacks: how some of the clients attack.
         task: loss and metric; None for classification by cross-entropy and accuracy.
     """
 
@@ -99,19 +108,25 @@ class World:
         if measured_on == "holdout" and holdout is None:
             raise bad("World.holdout", "given where losses are measured on it", None)
         data = data_for(_as_models_take(data), task)
-        train, test = data.inputs
-        self.y, self.classes, self.seed = data.y_train, data.classes, seed
+        train_inputs, test_inputs = data.inputs
+        self.y = data.y_train
+        self.classes = data.classes
+        self.seed = seed
         self.targets = data.described_targets()
         self._has_masks = are_masks(data)
         self.holdings = Holdings(clients, len(self.y), "World.clients")
         if self.holdings.sizes.min() < 1:
             raise bad("World.clients", "≥ 1 training example each", f"client {self.holdings.sizes.argmin()} with none")
-        self.evaluated = self.holdings if holdout is None else self._held_out(clients, holdout)
+        self.evaluated = self.holdings
+        if holdout is not None:
+            self.evaluated = self._evaluation_parts(clients, holdout)
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
-        self.validation = None if validation is None else self._server_data(validation)
+        self.validation: Ids | None = None
+        if validation is not None:
+            self.validation = self._server_examples(validation)
         self.learner = learner_for(
             model,
-            train,
+            train_inputs,
             data.y_train,
             rule,
             data.classes,
@@ -120,56 +135,76 @@ class World:
             white=data.white,
             objective=None if task is None else Objective(task),
         )
-        self._test = self.learner.over(test, data.y_test)
-        self.adversaries = None if attacks is None else adversaries_of(attacks, self.n_clients, seed)
-        self._check_attacks(attacks)
+        self._test = self.learner.over(test_inputs, data.y_test)
+        self.adversaries: Adversaries | None = None
+        if attacks is not None:
+            self._check_attacks(attacks)
+            self.adversaries = adversaries_of(attacks, self.n_clients, seed)
         if self.adversaries is not None and self.adversaries.owners is not None:
             self._reassign(self.adversaries.owners)
-        self._settle(rule, Fleet(devices or Devices(), self.n_clients, seed))
+        self._prepare(rule, self._fleet(devices or Devices()))
 
-    def _check_attacks(self, attacks: Attacks | None) -> None:
+    def _check_attacks(self, attacks: Attacks) -> None:
         """Refuse attacks that forge label counts where there are none."""
-        if attacks is not None and attacks.kind in OF_LABELS and not self.has_label_counts:
+        if attacks.kind in OF_LABELS and not self.has_label_counts:
             rule = "one that forges no label counts where the task has no labels (classification only)"
             raise bad("Attacks.kind", rule, attacks.kind)
 
-    def _server_data(self, validation: npt.ArrayLike) -> Ids:
-        own = Holdings([validation], len(self.y), "World.validation").order
-        if own.size == 0 or np.isin(own, self.holdings.order).any() or np.isin(own, self.evaluated.order).any():
-            raise bad("World.validation", "examples that no client holds, one at least", f"{own.size} examples")
-        return own
+    def _server_examples(self, validation: npt.ArrayLike) -> Ids:
+        """Return the examples of the server; refuse those that a client holds."""
+        examples = Holdings([validation], len(self.y), "World.validation").order
+        clients_examples = np.concatenate([self.holdings.order, self.evaluated.order])
+        if examples.size == 0 or np.isin(examples, clients_examples).any():
+            raise bad("World.validation", "examples that no client holds, one at least", f"{examples.size} examples")
+        return examples
 
-    def _held_out(self, clients: Sequence[npt.ArrayLike], holdout: Sequence[npt.ArrayLike]) -> Holdings:
+    def _evaluation_parts(self, clients: Sequence[npt.ArrayLike], holdout: Sequence[npt.ArrayLike]) -> Holdings:
+        """Return what each client is evaluated on: its hold-out, or its training part where it has none."""
         if len(holdout) != len(clients):
             raise bad("World.holdout", f"one index array per client, {len(clients)} in all", len(holdout))
-        parts = [held if np.size(held) else own for own, held in zip(clients, holdout, strict=True)]
+        parts = []
+        for train_part, holdout_part in zip(clients, holdout, strict=True):
+            parts.append(holdout_part if np.size(holdout_part) else train_part)
         return Holdings(parts, len(self.y), "World.holdout")
 
     def _check_batches(self, rule: LocalRule) -> None:
-        """Batch normalisation may have no variance of one example, and torch would raise in the middle of a run."""
-        if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.learner.model.modules()):
+        """Refuse batches of one example where batch normalisation needs a variance: torch would raise during a run."""
+        modules = self.learner.model.modules()
+        if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in modules):
             return
         sizes = self.holdings.sizes
         rows = np.minimum(sizes, rule.batch or sizes)
-        alone = (sizes - 1) % rows == 0
+        last_batch_is_one = (sizes - 1) % rows == 0
         if rule.steps is not None:
-            alone &= rule.steps >= -(-sizes // rows)  # otherwise the last batch of an epoch is never reached
-        if alone.any() and not trains_on_one(self.learner):
-            client = int(np.argmax(alone))
-            got = f"a batch of one at client {client} with {int(sizes[client])} examples"
-            raise bad("LocalRule.batch", "such that batch normalisation sees two examples or more", got)
+            batches_per_epoch = -(-sizes // rows)
+            last_batch_is_one &= rule.steps >= batches_per_epoch  # otherwise the last batch is never reached
+        if last_batch_is_one.any() and not trains_on_one(self.learner):
+            client = int(np.argmax(last_batch_is_one))
+            lone_batch = f"a batch of one at client {client} with {int(sizes[client])} examples"
+            raise bad("LocalRule.batch", "such that batch normalisation sees two examples or more", lone_batch)
 
-    def _settle(self, rule: LocalRule, fleet: Fleet) -> None:
-        """What follows from the data, the local rule and the devices."""
+    def _fleet(self, devices: Devices) -> Fleet:
+        """Give the clients devices, which may go with their data."""
+        data = None
+        if devices.slow is not None:
+            data = ClientData(self.holdings.sizes, self.label_counts if self.has_label_counts else None)
+        return Fleet(devices, self.n_clients, self.seed, data)
+
+    def _prepare(self, rule: LocalRule, fleet: Fleet) -> None:
+        """Set what follows from the data, the local rule and the devices."""
         self._check_batches(rule)
-        self.rule, self.fleet, self.states = rule, fleet, LocalStates.empty(rule, self.learner)
-        self.costs = Costs(rule, self.holdings, self.measured, fleet, self.initial.size)
+        self.rule = rule
+        self.fleet = fleet
+        self.states = LocalStates.empty(rule, self.learner)
+        self.costs = Costs(
+            rule=rule, trained=self.holdings, measured=self.measured, fleet=fleet, size=self.initial.size
+        )
         self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluated)
         self._cache = RoundCache(self, self.initial, -1)
 
     @property
     def n_clients(self) -> int:
-        """N."""
+        """The number of clients, N."""
         return len(self.holdings)
 
     @property
@@ -193,69 +228,86 @@ class World:
 
     @cached_property
     def outputs(self) -> int:
-        """The numbers that the model gives of an example, or of a step of a sequence."""
+        """How many numbers the model gives for an example, or for a step of a sequence."""
         if self.classes:
             return self.classes
         outputs = self.learner.passes.first_outputs(self.initial, 1)
         return int(outputs.shape[-1]) if outputs.ndim > 1 else 1
 
-    def population(self, **facts: Any) -> Population:
-        """Sizes and label counts as clients claim them, and facts that the owner adds (``features``, ``groups``)."""
-        true = {"sizes": self.holdings.sizes, **facts}
+    def population(self, **more_facts: Any) -> Population:
+        """Return sizes and label counts as clients claim them, and facts that the caller adds (``groups`` …)."""
+        facts: dict[str, Any] = {"sizes": self.holdings.sizes}
         if self.has_label_counts:
-            true = {"sizes": self.holdings.sizes, "label_counts": self.label_counts, **facts}
-        return Population(**(true if self.adversaries is None else self.adversaries.facts(true)))
+            facts["label_counts"] = self.label_counts
+        facts |= more_facts
+        if self.adversaries is not None:
+            facts = self.adversaries.facts(facts)
+        return Population(**facts)
 
     def variant(
         self, rule: LocalRule | None = None, devices: Devices | None = None, owners: Ids | None = None
     ) -> World:
-        """The same data, model and seed with another local rule, other devices, or ids that hold others' data.
+        """Return the same data, model and seed with another local rule, other devices, or ids with others' data.
 
-        Nothing large is copied; behind id k lie the data of client ``owners[k]``.
+        Nothing large is copied; client k then holds the data of client ``owners[k]``.
         """
         twin = copy.copy(self)
         if owners is not None:
             twin._reassign(owners)
-        fleet = self.fleet if devices is None else Fleet(devices, self.n_clients, self.seed)
-        twin._settle(rule or self.rule, fleet)
+        fleet = self.fleet if devices is None else self._fleet(devices)
+        twin._prepare(rule or self.rule, fleet)
+        return twin
+
+    def at_clock(self, clock: float) -> World:
+        """The same where work begins at this second, at which devices may be busy."""
+        fleet = self.fleet.at(clock)
+        if fleet is self.fleet:
+            return self
+        twin = copy.copy(self)
+        twin.fleet = fleet
+        twin.costs = replace(self.costs, fleet=fleet)
+        twin._cache = RoundCache(twin, self.initial, -1)
         return twin
 
     def remembering(self, states: LocalStates | None) -> World:
-        """The same in a round that begins with these states of the clients' optimisers."""
+        """Return the same world in a round that begins with these states of the clients' optimisers."""
         if states is None:
             return self
         twin = copy.copy(self)
-        twin.states, twin._cache = states, RoundCache(twin, self.initial, -1)
+        twin.states = states
+        twin._cache = RoundCache(twin, self.initial, -1)
         return twin
 
     def _reassign(self, owners: Ids) -> None:
-        parts = {id(part): part.reassigned(owners) for part in (self.holdings, self.evaluated, self.measured)}
-        self.holdings, self.evaluated, self.measured = (
-            parts[id(part)] for part in (self.holdings, self.evaluated, self.measured)
-        )
+        """Let client k hold the data of client ``owners[k]``; holdings that are one object stay one."""
+        is_evaluated_on_training = self.evaluated is self.holdings
+        is_measured_on_evaluation = self.measured is self.evaluated
+        self.holdings = self.holdings.reassigned(owners)
+        self.evaluated = self.holdings if is_evaluated_on_training else self.evaluated.reassigned(owners)
+        self.measured = self.evaluated if is_measured_on_evaluation else self.holdings
         self.__dict__.pop("label_counts", None)  # the cached ones are of the earlier owners
 
     def measure(self, params: Vector, question: Measure, t: int) -> Reading:
-        """The answers of the asked clients under ``params``, or under the model of a rehearsal."""
+        """Return the answers of the asked clients under ``params``, or under the model of a rehearsal."""
         if question.after is None:
-            return self._answers(self._at(params, t), question.signal, question.ids)
-        trial = self.rehearse(params, question.after, t)
-        return self._answers(RoundCache(self, trial, t, "rehearsal"), question.signal, question.ids)
+            return self._answers(self._cache_of(params, t), question.signal, question.ids)
+        trial_model = self.rehearse(params, question.after, t)
+        return self._answers(RoundCache(self, trial_model, t, "rehearsal"), question.signal, question.ids)
 
     def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Training:
-        """What :meth:`train` has to train; whoever does it beforehand saves it the work."""
-        return self._at(params, t).training(ids, tracked_by(signals))
+        """Return what :meth:`train` has to train; the caller may do it beforehand."""
+        return self._cache_of(params, t).training(ids, tracked_by(signals))
 
     def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
-        """The local training of ``ids`` from ``params``, and the signals that they report with it."""
+        """Train ``ids`` from ``params``; return the updates, and the signals that clients report with them."""
         self.training(params, ids, signals, t).alone()
-        return self._outcome(self._at(params, t), ids, signals)
+        return self._outcome(self._cache_of(params, t), ids, signals)
 
     def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[TrainedCohort]:
-        """The same, some clients at a time; their updates are forgotten before the next ones train."""
-        cache = self._at(params, t)
-        for part in cache.in_blocks(ids, tracked_by(signals), kept=0):
-            yield self._outcome(cache, part, signals)
+        """Train some clients at a time; their updates are forgotten before the next ones train."""
+        cache = self._cache_of(params, t)
+        for block in cache.in_blocks(ids, tracked_by(signals), max_bytes=0):
+            yield self._outcome(cache, block, signals)
 
     @property
     def block(self) -> int:
@@ -263,29 +315,42 @@ class World:
         return self._cache.block
 
     def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
-        deltas = self._sent(ids, cache.updates(ids))
-        blocks = [cache.trained(client) for client in ids.tolist()]
-        losses = np.array([block.losses[row] for block, row in blocks], np.float32)
-        reports = {signal.name: self._answers(cache, signal, ids) for signal in signals}
-        states = [block.states[row] for block, row in blocks if block.states is not None]
-        kept = np.stack(states) if states else None
-        return TrainedCohort(ids, deltas, reports, self.costs.seconds(ids, cache.t), losses, kept)
+        """Return what a training gave, as clients send it."""
+        deltas = self.updates_as_sent(ids, cache.updates(ids))
+        results = [cache.trained(client) for client in ids.tolist()]
+        states = [block.states[row] for block, row in results if block.states is not None]
+        return TrainedCohort(
+            ids=ids,
+            deltas=deltas,
+            reports={signal.name: self._answers(cache, signal, ids) for signal in signals},
+            durations=self.costs.seconds(ids, cache.t),
+            losses=np.array([block.losses[row] for block, row in results], np.float32),
+            states=np.stack(states) if states else None,
+        )
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
-        """The model that a cohort would give; its training has randomness of its own."""
+        """Return the model that a cohort would give; its training has randomness of its own."""
         deltas = RoundCache(self, params, t, "rehearsal").updates(cohort.ids)
-        return params + weighted_sum(cohort.weights, self._sent(cohort.ids, deltas))
+        return params + weighted_sum(cohort.weights, self.updates_as_sent(cohort.ids, deltas))
 
     def _answers(self, cache: RoundCache, signal: Signal, ids: Ids) -> Reading:
-        """What clients answer, true or not."""
-        reading = cache.read(signal, ids)
+        return self.as_sent(signal, cache.read(signal, ids))
+
+    def as_sent(self, signal: Signal, reading: Reading) -> Reading:
+        """Return what clients answer, true or not, where this reading is the truth."""
         if self.adversaries is None:
             return reading
-        label_counts = self.label_counts if self.has_label_counts else np.empty((self.n_clients, 0), np.int64)
+        if self.has_label_counts:
+            label_counts = self.label_counts
+        else:
+            label_counts = np.empty((self.n_clients, 0), np.int64)
         return self.adversaries.reading(signal, reading, label_counts)
 
-    def _sent(self, ids: Ids, deltas: Vector) -> Vector:
-        return deltas if self.adversaries is None else self.adversaries.updates(ids, deltas)
+    def updates_as_sent(self, ids: Ids, deltas: Vector) -> Vector:
+        """Return the updates that clients send, honest or not, where these are the honest ones."""
+        if self.adversaries is None:
+            return deltas
+        return self.adversaries.updates(ids, deltas)
 
     @property
     def cache(self) -> RoundCache:
@@ -293,10 +358,10 @@ class World:
         return self._cache
 
     def begin(self, cache: RoundCache) -> None:
-        """Use this for the model that it holds."""
+        """Use this cache for the model that it holds."""
         self._cache = cache
 
-    def _at(self, params: Vector, t: int) -> RoundCache:
+    def _cache_of(self, params: Vector, t: int) -> RoundCache:
         if self._cache.params is not params or self._cache.t != t:
             self._cache = RoundCache(self, params, t)
         return self._cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -19,12 +19,15 @@ from pydantic.json_schema import JsonSchemaValue
 
 from sortition import availability
 from sortition.aggregation import ServerRule
+from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.validation import translated
 from sortition.data import partitions
+from sortition.data.client_skew import LabelNoise, check_styles
 from sortition.data.load import check as check_options
+from sortition.data.subset import Subset
 from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.learning.task import TaskRule
@@ -89,6 +92,9 @@ class Data(Named):
             by default 0.05 for those methods, and nothing for others.
         measured_on: on which part of their data clients measure the losses that methods ask for.
         standardise: whether inputs are scaled to mean 0 and standard deviation 1, by the training set.
+        subset: how many training and test examples are used, drawn once and alike for all seeds; by default all.
+        styles: of images: each client's are in one of these styles, dealt in turn; test images in the same shares.
+        label_noise: which share of the clients has wrong labels, and how many of them.
     """
 
     clients: Count | None = None
@@ -97,9 +103,14 @@ class Data(Named):
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     measured_on: Literal["train", "holdout"] = "train"
     standardise: bool = False
+    subset: Subset | None = None
+    styles: tuple[str, ...] | None = None
+    label_noise: LabelNoise | None = None
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
+        if self.styles is not None:
+            check_styles(self.styles)
         check_options(self.name, self.options, type(self).model_fields)
         return self
 
@@ -186,7 +197,8 @@ class Federation(StrictTable):
     """Everything that the methods of one setting share.
 
     Attributes:
-        rounds: how many rounds a run has.
+        rounds: how many rounds a run has; at most, where ``until`` is given, which may stand in its place.
+        until: the cost at which a run ends: ``seconds``, ``megabytes`` or ``passes``.
         cohort: how many clients train in a round.
         data: the data set and how it is split.
         model: what is trained, by name and options.
@@ -211,7 +223,8 @@ class Federation(StrictTable):
         engine: ``stacked``, ``sequential``, or ``auto`` for the faster one.
     """
 
-    rounds: Count
+    rounds: Count | None = None
+    until: Until | None = None
     cohort: Count
     data: Data
     model: Named
@@ -254,6 +267,8 @@ class Federation(StrictTable):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        if self.rounds is None and self.until is None:
+            raise InputError("rounds must be given, or until = { seconds = … }; got nothing.")
         _check_partition_and_availability(self)
         if self.target is not None and self.target.metric != "loss" and self.metric != "accuracy":
             rule = f"given as loss = … where a study is judged by {self.metric}"
@@ -261,6 +276,11 @@ class Federation(StrictTable):
         if self.stop_at_target and self.target is None:
             raise InputError("target must be given where stop_at_target = true; got nothing.")
         return self
+
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds a run has at most, whatever they cost."""
+        return MOST_ROUNDS if self.rounds is None else self.rounds
 
     @property
     def metric(self) -> str:
@@ -297,6 +317,7 @@ class RunConfig(Federation):
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
         table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
+        table["devices"] = self.devices.changed(table["devices"])
         table["guards"] = self.guards.changed()
         table["pace"] = self.pace.changed()
         table["policy"] = [policy.changed() for policy in self.policy]
@@ -326,8 +347,12 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the keys of the table at ``path`` in a model."""
     table: object = model
     for key in path:
-        if not key.isdigit() and _is_model(table):
+        if key.isdigit():
+            continue
+        if _is_model(table):
             table = _table_type(table.model_fields[key].annotation)
+        elif isinstance(table, type) and is_dataclass(table):
+            table = _table_type(get_type_hints(table)[key])
     if _is_model(table):
         return list(table.model_fields)
     if isinstance(table, type) and is_dataclass(table):

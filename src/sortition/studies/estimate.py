@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from sortition.core.cost import Currency
 from sortition.core.errors import bad
 from sortition.core.streams import stream
 from sortition.data import Dataset
@@ -29,7 +31,7 @@ class Estimate:
         setting: the setting's name.
         method: the method's label.
         runs: how many runs there are.
-        rounds: how many rounds each run has.
+        rounds: how many rounds each run has; where its cost ends it, as the first rounds suggest.
         seconds_per_round: measured seconds of one round.
     """
 
@@ -50,21 +52,23 @@ def estimates(runs: Sequence[RunConfig]) -> list[Estimate]:
     groups: dict[tuple[str, str], list[RunConfig]] = {}
     for run in runs:
         groups.setdefault((run.setting, run.method.label), []).append(run)
-    return [
-        Estimate(
-            setting=setting,
-            method=label,
-            runs=len(members),
-            rounds=members[0].rounds,
-            seconds_per_round=timed(members[0]),
-        )
-        for (setting, label), members in groups.items()
-    ]
+    return [_estimate(setting, label, members) for (setting, label), members in groups.items()]
 
 
-def timed(config: RunConfig) -> float:
-    """Return the seconds of one round, as a run would play it."""
+def _estimate(setting: str, method: str, runs: Sequence[RunConfig]) -> Estimate:
+    """Time the first run of a method in a setting."""
+    config = runs[0]
+    rounds = config.most_rounds
+    seconds_per_round, costs_per_round = timed(config)
+    if config.until is not None and costs_per_round[config.until.currency] > 0:
+        rounds = min(rounds, math.ceil(config.until.limit / costs_per_round[config.until.currency]))
+    return Estimate(setting=setting, method=method, runs=len(runs), rounds=rounds, seconds_per_round=seconds_per_round)
+
+
+def timed(config: RunConfig) -> tuple[float, dict[Currency, float]]:
+    """Return wall-clock seconds of one round, as a run would play it, and what it costs by currency."""
     from sortition.simulation import start
+    from sortition.simulation.simulation import costs_so_far
     from sortition.studies import federation
     from sortition.studies.runs.task import in_one_thread
 
@@ -75,7 +79,9 @@ def timed(config: RunConfig) -> float:
         started = time.perf_counter()
         for _ in range(TIMED_ROUNDS):
             simulation.play_round()
-        return (time.perf_counter() - started) / TIMED_ROUNDS
+        seconds = (time.perf_counter() - started) / TIMED_ROUNDS
+    costs = costs_so_far(simulation.played, simulation.clock, simulation.totals)
+    return seconds, {currency: cost / simulation.played for currency, cost in costs.items()}
 
 
 def price(

@@ -17,12 +17,14 @@ from sortition.core.inputs import shape_of
 from sortition.core.rounds import Population
 from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
+from sortition.data.client_skew import styled, with_label_noise
 from sortition.data.partitions import Partition
 from sortition.learning import build
 from sortition.simulation import FaultDraws, Faults, Setup, World
 from sortition.simulation.task_data import data_for, outputs_for
 from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
+from sortition.studies.types import TomlTable
 
 T = TypeVar("T")
 VALIDATION_SHARE = 0.05  # of each client's data, where the server is asked itself and the study does not say how much
@@ -63,7 +65,7 @@ class BuiltFederation:
 
 def split(config: Data, seed: int) -> Split:
     """Split the data set over clients; one with clients of its own keeps them unless another partition is given."""
-    dataset = dataset_of(config)
+    dataset = raw_dataset(config) if _is_skewed(config) else dataset_of(config)
     released_holdout: Partition | None = None
     if config.partition is not None and config.partition.name != partitions.NATURAL:
         train = _partitioned(config, dataset, seed)
@@ -71,6 +73,8 @@ def split(config: Data, seed: int) -> Split:
         raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
     else:
         train, released_holdout = _natural(config, dataset, seed)
+    if _is_skewed(config):
+        dataset = _skewed(config, dataset, train, seed)
     if dataset.notes:
         train = replace(train, notes=(*dataset.notes, *train.notes))
     validation: Ids | None = None
@@ -144,11 +148,48 @@ _federations: Cache[BuiltFederation] = Cache(1)
 
 def dataset_of(config: Data) -> Dataset:
     """Return the data set as worlds take it; it is read once a process, and all share the same arrays."""
+    key = _as_key({**_loaded_by(config), "standardise": config.standardise})
+    return _datasets.get(key, lambda: _load(config).prepared(standardise=config.standardise))
+
+
+def raw_dataset(config: Data) -> Dataset:
+    """Return the data set as it was loaded, images as bytes; it is read once a process."""
+    return _datasets.get(_as_key({**_loaded_by(config), "raw": True}), lambda: _load(config))
+
+
+def _load(config: Data) -> Dataset:
+    dataset = data.load(config.name, **_load_options(config))
+    if config.subset is None:
+        return dataset
+    return config.subset.of(dataset)
+
+
+def _loaded_by(config: Data) -> TomlTable:
+    """Return what the loaded examples depend on."""
+    table: TomlTable = {"name": config.name, "options": _load_options(config)}
+    if config.subset is not None:
+        table["subset"] = [config.subset.train, config.subset.test]
+    return table
+
+
+def _load_options(config: Data) -> TomlTable:
     options = dict(config.options)
     if config.name == "synthetic" and config.clients is not None:
         options.setdefault("clients", config.clients)
-    key = _as_key({"name": config.name, "standardise": config.standardise, "options": options})
-    return _datasets.get(key, lambda: data.load(config.name, **options).prepared(standardise=config.standardise))
+    return options
+
+
+def _is_skewed(config: Data) -> bool:
+    return config.styles is not None or config.label_noise is not None
+
+
+def _skewed(config: Data, dataset: Dataset, train: Partition, seed: int) -> Dataset:
+    """Return the data with the styles and wrong labels of each client, as worlds take them."""
+    if config.styles is not None:
+        dataset = styled(dataset, train.indices, config.styles, stream(seed, "styles"))
+    if config.label_noise is not None:
+        dataset = with_label_noise(dataset, train.indices, config.label_noise, stream(seed, "label noise"))
+    return dataset.prepared(standardise=config.standardise)
 
 
 def build_federation(config: RunConfig) -> BuiltFederation:
@@ -158,8 +199,11 @@ def build_federation(config: RunConfig) -> BuiltFederation:
 
 
 def _build(config: RunConfig) -> BuiltFederation:
-    dataset = data_for(dataset_of(config.data), config.task)
-    parts = replace(split(config.data, config.seed), dataset=dataset)
+    if not _is_skewed(config.data):
+        data_for(dataset_of(config.data), config.task)  # unfit targets are refused before they are split
+    parts = split(config.data, config.seed)
+    dataset = data_for(parts.dataset, config.task)
+    parts = replace(parts, dataset=dataset)
     model = build(
         config.model.name,
         shape_of(dataset.inputs[0]),
@@ -185,7 +229,7 @@ def _build(config: RunConfig) -> BuiltFederation:
     facts: dict[str, Array] = {}
     if dataset.features is not None and len(dataset.features) == parts.clients:
         facts["features"] = dataset.features
-    if config.devices is not None and config.devices.speed_spread:
+    if world.fleet.speeds_differ:
         facts["speed"] = world.fleet.speed  # examples a second; clients know their devices
     reachable = availability.make(
         config.availability.name,
@@ -226,6 +270,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         selector=selector,
         cohort=config.cohort,
         horizon=config.rounds,
+        until=config.until,
         population=built.population,
         availability=built.availability,
         combine=config.server.combine_rule,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from sortition.core.arrays import Array
+from sortition.core.cost import Until
 from sortition.core.errors import SortitionError, unknown
 from sortition.core.record import RoundRecord
 from sortition.core.state import State
@@ -45,6 +46,7 @@ from sortition.studies.types import (
 if TYPE_CHECKING:
     from sortition.simulation import Setup
 
+DEFAULT_ROUNDS = 100
 DEFAULT_LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
 
 
@@ -60,7 +62,7 @@ def compare(
     loss: str | LossFunction | None = None,
     metric: str | MetricFunction | None = None,
     higher_is_better: bool | None = None,
-    rounds: int = 100,
+    rounds: int | None = None,
     cohort: int = 10,
     seeds: int | Sequence[int] = 10,
     sweep: ReadOnlyTable | None = None,
@@ -83,9 +85,13 @@ def compare(
       ``{"epochs": 1, "batch": 32, "lr": 0.1}``.
     - ``loss``, ``metric``: of a task other than classification, each a name (``"mse"``, ``"bce"``, ``"r2"``, …) or a
       function ``(outputs, targets)``; ``higher_is_better`` belongs to a metric of one's own. See docs/tasks.md.
+    - ``rounds``: how many a run has, by default 100; ``until={"seconds": 3600}`` (or ``megabytes``, ``passes``) ends a
+      run by its cost, and ``rounds`` is then the most that it has.
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
     - ``baseline``: the method that others are compared with, by label or name, by default ``uniform``; with
       ``all_pairs=True`` every pair of methods is compared.
+    - ``cost``: what compared methods are given equally much of, ``"rounds"``, ``"seconds"``, ``"megabytes"``
+      or ``"passes"``; by default what runs end by, else seconds where devices differ, else rounds.
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
       time, by default as many as there are cores, or one where runs cannot be played in others; ``on``: a Ray cluster;
       ``callbacks`` follow the runs; ``progress`` shows them.
@@ -155,7 +161,7 @@ def simulate(method: MethodLike, *, seed: int = 0, **options: Unpack[FederationO
         config = plan(table).runs[0]
         setup = federation.setup(config)[1]
         simulation = start(setup)
-        while simulation.played < config.rounds:
+        while not simulation.has_ended:
             record = simulation.play_round()
             yield Step(record=record, state=simulation.registrar.state, params=simulation.params, setup=setup)
 
@@ -169,6 +175,7 @@ def study(
     on: str | None = None,
     progress: bool | Progress = True,
     callbacks: Sequence[Callback] = (),
+    until: ReadOnlyTable | Until | None = None,
 ) -> StudyResult:
     """Run what is missing of a study, given as a TOML file or as a table with the same keys.
 
@@ -181,8 +188,11 @@ def study(
         on: the Ray cluster where runs are played, ``ray`` or ``ray://host:port``; default: this machine.
         progress: whether to show how far the runs are; or what shows it.
         callbacks: what follows the runs.
+        until: the cost at which runs end, in place of the study's: ``{"seconds": 3600}``, megabytes or passes.
     """
     table = read(source) if isinstance(source, str | Path) else dict(source)
+    if until is not None:
+        table["until"] = arguments.rule_table(until)
     return _execute(plan(table, tuple(sets)), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
 
 
@@ -198,14 +208,13 @@ def _study_table(
     loss: str | LossFunction | None = None,
     metric: str | MetricFunction | None = None,
     higher_is_better: bool | None = None,
-    rounds: int = 100,
+    rounds: int | None = None,
     cohort: int = 10,
     seeds: int | Sequence[int] = 10,
     **more: Unpack[StudyOptions],
 ) -> TomlTable:
     """Return the arguments of :func:`compare` as the table of a study's file."""
     table = {
-        "rounds": rounds,
         "cohort": cohort,
         "seeds": arguments.seeds_value(seeds),
         "data": _data_with_partition(data, clients, partition),
@@ -215,6 +224,10 @@ def _study_table(
         "method": arguments.methods_table(methods),
         **{key: arguments.rule_table(value) for key, value in more.items()},
     }
+    if rounds is None and "until" not in table:
+        rounds = DEFAULT_ROUNDS
+    if rounds is not None:
+        table["rounds"] = rounds
     task = arguments.task_table(loss, metric, higher_is_better)
     if task:
         table["task"] = {**table.get("task", {}), **task}

@@ -18,6 +18,7 @@ from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
 from sortition.learning.rule import LocalRule
 from sortition.results.comparisons import Criteria, check_baseline
+from sortition.results.reference_lines import REFERENCES
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
 from sortition.studies.config import Federation, Method, Named, RunConfig, validated
@@ -112,13 +113,13 @@ def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, owner: str = "study"
 
 def _criteria(studies: Sequence[Study]) -> Criteria:
     """Return the criteria of all settings, which must be the same: verdicts of a study must mean the same."""
-    for key in ("margin", "baseline", "all_pairs"):
+    for key in ("margin", "baseline", "all_pairs", "cost"):
         values = {getattr(study, key) for study in studies}
         if len(values) > 1:
             raise bad(key, "the same in all settings", ", ".join(sorted(str(value) for value in values)))
     first = studies[0]
     check_baseline(first.baseline, [{method.label: method.name for method in study.method} for study in studies])
-    return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs)
+    return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs, cost=first.cost)
 
 
 def _validated(table: TomlTable, owner: str) -> Study:
@@ -249,6 +250,7 @@ def _with_swept_methods(table: TomlTable, values_by_key: Mapping[str, list[Any]]
 def _runs(setting: str, study: Study) -> list[RunConfig]:
     """Return one setting's runs; every method is loaded once, so that a wrong parameter is reported now."""
     clients = study.data.clients
+    _check_reference_lines_end(study)
     runs = []
     for method in study.method:
         cohort = method.cohort or study.cohort
@@ -265,6 +267,14 @@ def _runs(setting: str, study: Study) -> list[RunConfig]:
         resolved = Method(name=method.name, label=method.label, **method.options)
         runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
     return runs
+
+
+def _check_reference_lines_end(study: Study) -> None:
+    """Refuse a reference line that would never end: outside a federation there is no cost that a limit counts."""
+    for method in study.method:
+        if method.name in REFERENCES and study.rounds is None:
+            hint = f"{method.name} has no federation's costs, and plays all its rounds."
+            raise bad("rounds", f"given beside until where {method.name} is a method", None, hint)
 
 
 def _check_parameters(method: Method) -> None:

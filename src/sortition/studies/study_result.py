@@ -15,6 +15,7 @@ import polars as pl
 
 from sortition.core.errors import bad
 from sortition.results import run_folder
+from sortition.results.cost import limits_not_reached
 from sortition.results.task_metric import tested_metrics
 from sortition.studies.types import TomlTable
 
@@ -110,6 +111,7 @@ class StudyResult:
         path: str | Path | None = None,
         columns: Sequence[str] = (),
         *,
+        cost: str | None = None,
         only: Sequence[str] = (),
         exclude: Sequence[str] = (),
         order: Sequence[str] = (),
@@ -120,6 +122,7 @@ class StudyResult:
         Args:
             path: of a file to write.
             columns: such as ``["last 10, %", "MB"]``; by default those that decide.
+            cost: what is counted: ``rounds``, ``seconds``, ``megabytes`` or ``passes``; by default as the study does.
             only: the methods that are shown. What is tested stays the same, here and below.
             exclude: methods that are not shown.
             order: methods that come first.
@@ -127,7 +130,7 @@ class StudyResult:
         """
         from sortition.report.export import latex
 
-        settings = self._gathered(only=only, exclude=exclude, order=order, rename=rename).settings
+        settings = self._gathered(cost=cost, only=only, exclude=exclude, order=order, rename=rename).settings
         text = "\n".join(f"% {setting.name}\n{latex(setting, columns)}" for setting in settings)
         if path is not None:
             _with_folder(path).write_text(text, encoding="utf-8")
@@ -139,6 +142,7 @@ class StudyResult:
         path: str | Path | None = None,
         *,
         setting: str | None = None,
+        cost: str | None = None,
         style: str = "paper",
         width: str | float | None = None,
         font: str | None = None,
@@ -156,6 +160,7 @@ class StudyResult:
             chart: its name, which is that of its files: ``accuracy``, ``loss``, ``difference``, ``forest-last``, …
             path: of a PNG, SVG or PDF file to write.
             setting: which one, where several have the chart.
+            cost: what curves are drawn against, and at what methods are compared; by default as the study does.
             style: ``paper`` or ``slides``.
             width: inches, ``column`` or ``page``. Default: a column of a paper, the width of a slide.
             font: a family that this machine has, or ``serif``, ``sans-serif`` or ``monospace``.
@@ -171,21 +176,27 @@ class StudyResult:
         from sortition.report.look import figure_style
 
         look = figure_style(style, width=width, font=font, text_size=text_size, legend=legend, title=title)
-        gathered = self._gathered(only=only, exclude=exclude, order=order, rename=rename)
+        gathered = self._gathered(cost=cost, only=only, exclude=exclude, order=order, rename=rename)
         figure = one_figure(gathered, chart, look, setting)
         if path is not None:
             figure.save(path)
         return figure
 
     def _gathered(
-        self, *, only: Sequence[str], exclude: Sequence[str], order: Sequence[str], rename: Mapping[str, str]
+        self,
+        *,
+        cost: str | None,
+        only: Sequence[str],
+        exclude: Sequence[str],
+        order: Sequence[str],
+        rename: Mapping[str, str],
     ) -> Gathered:
         """Return the runs of the study for a report, with a choice of its methods."""
         from sortition.report.gather import gather
         from sortition.report.method_choice import MethodChoice
 
         choice = MethodChoice(only=only, exclude=exclude, order=order, rename=rename)
-        return choice.apply(gather([self.out], only=self.run_folders))
+        return choice.apply(gather([self.out], cost=cost, only=self.run_folders))
 
     def plot(self, of: str = "") -> alt.Chart:
         """Return an Altair chart: the metric of the study, ``loss`` or ``train_loss`` over rounds.
@@ -219,10 +230,11 @@ class StudyResult:
         figures: str | Path | None = None,
         baseline: str | None = None,
         all_pairs: bool | None = None,
+        cost: str | None = None,
     ) -> Path:
         """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder, for a paper.
 
-        ``baseline`` and ``all_pairs`` are those of the study unless they are given.
+        ``baseline``, ``all_pairs`` and ``cost`` are those of the study unless they are given.
         """
         from sortition.report import write
         from sortition.report.look import FigureFiles
@@ -233,6 +245,7 @@ class StudyResult:
             figures=None if figures is None else FigureFiles(Path(figures)),
             baseline=baseline,
             all_pairs=all_pairs,
+            cost=cost,
             only=self.run_folders,
         )
 
@@ -330,8 +343,8 @@ def left_out_note(runs: Sequence[run_folder.Run], run_folders: Collection[Path])
 
 
 def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:
-    """Return what the manifests of runs note on data, partitions and availability: each once, the first of many."""
-    notes: dict[str, None] = {}
+    """Return what runs note on data, partitions, availability and limits: each once, the first of many."""
+    notes: dict[str, None] = dict.fromkeys(limits_not_reached(runs))
     for run in runs:
         notes_of_run = run.manifest.get("notes")
         if isinstance(notes_of_run, list):

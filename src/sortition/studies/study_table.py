@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, field_validator
 
+from sortition.core.cost import Currency
 from sortition.core.errors import bad
 from sortition.results.schema import Seed
 from sortition.results.statistics import LARGEST_MARGIN, MARGIN
@@ -32,6 +33,8 @@ class Study(Federation):
         margin: a difference up to here is practically none, in points of accuracy (% of the baseline's loss where
             the target is a loss); tables and the report judge by it.
         baseline: the method that others are compared with, by label or name; by default the method ``uniform``.
+        cost: in what methods are compared at equal cost, and what curves are drawn against; by default what runs end by
+            (``until``), else seconds where devices differ, else rounds.
         all_pairs: whether every pair of methods is compared, all of them as one family of tests.
         track: trackers that follow the runs, such as ``tensorboard``.
         lockstep: whether runs of small models train together in one process, which is faster; records are the same.
@@ -45,6 +48,7 @@ class Study(Federation):
     sweep: TomlTable = {}
     margin: Annotated[float, Field(gt=0, le=LARGEST_MARGIN)] = MARGIN
     baseline: str = ""
+    cost: Currency | None = None
     all_pairs: StrictBool = False
     track: list[Named] = []
     lockstep: StrictBool = True

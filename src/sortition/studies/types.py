@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from sortition.aggregation import ServerRule
+    from sortition.core.cost import Until
     from sortition.core.guards.settings import Guards
     from sortition.core.policy import Policy
     from sortition.federation.pace import Pace
@@ -130,6 +131,7 @@ class StudyOptions(TypedDict, total=False):
     shadow: Sequence[str | ReadOnlyTable]
     privacy: ReadOnlyTable | Promises
     target: ReadOnlyTable
+    until: ReadOnlyTable | Until
     evaluate_every: int
     clients_every: int
     stop_at_target: bool
@@ -137,6 +139,7 @@ class StudyOptions(TypedDict, total=False):
     device: str
     engine: str
     setting: Sequence[ReadOnlyTable]
+    cost: str
     all_pairs: bool
     track: str | ReadOnlyTable | Sequence[str | ReadOnlyTable]
     lockstep: bool
@@ -154,7 +157,7 @@ class FederationOptions(StudyOptions, total=False):
     loss: str | LossFunction | None
     metric: str | MetricFunction | None
     higher_is_better: bool | None
-    rounds: int
+    rounds: int | None
     cohort: int
 
 

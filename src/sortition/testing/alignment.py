@@ -54,8 +54,8 @@ class Mute(AnswerFaults):
 
     def hit(self, reading: Reading, t: int, what: str) -> Reading:
         """Return a reading without their rows."""
-        answered = reading.ids >= MUTE
-        return Reading(reading.ids[answered], reading.values[answered])
+        is_heard = reading.ids >= MUTE
+        return Reading(reading.ids[is_heard], reading.values[is_heard])
 
 
 class Heard(NamedTuple):

@@ -17,12 +17,12 @@ from sortition.testing.worlds import ScriptedWorld
 def parameters_read(cls: type[AnySelector]) -> None:
     """Every hyper-parameter is read."""
     parameters = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    read: set[str] = set()
+    names_read: set[str] = set()
 
     class Spied(cls):  # type: ignore[valid-type,misc]
         def __getattribute__(self, name: str) -> object:
             if name in parameters:
-                read.add(name)
+                names_read.add(name)
             return object.__getattribute__(self, name)
 
     world = ScriptedWorld(16)  # few, so that a warm-up that meets everybody once comes to its end
@@ -32,9 +32,11 @@ def parameters_read(cls: type[AnySelector]) -> None:
         for spied in (twin, registrar.selector):  # the same one, unless the method has optional facts
             object.__setattr__(spied, "__class__", Spied)
         twin.init(world.n_clients, np.random.default_rng(0))
-        list(turns(registrar, world, ROUNDS, BUDGET, share_of(world, 0.6)))
+        list(turns(registrar, world, rounds=ROUNDS, budget=BUDGET, available=share_of(world, 0.6)))
         _ = twin.needs
-    require(cls, parameters <= read, f"never reads {sorted(parameters - read)}; examples() may not cover it.")
+    require(
+        cls, parameters <= names_read, f"never reads {sorted(parameters - names_read)}; examples() may not cover it."
+    )
 
 
 def parameters_checked(cls: type[AnySelector]) -> None:

@@ -102,7 +102,7 @@ def turns(
 ) -> Iterator[Turn]:
     """Play some more rounds of a registrar."""
     for _ in range(rounds):
-        yield play_turn(registrar, world, available(registrar.index), budget, faults)
+        yield play_turn(registrar, world, available(registrar.index), budget, faults=faults)
 
 
 def cohort_of(turn: Turn) -> Cohort:
@@ -124,4 +124,5 @@ def play(
     registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)
     if available is None:
         available = everybody(world)
-    return [cohort_of(turn) for turn in turns(registrar, world, rounds, budget, available, faults)]
+    played = turns(registrar, world, rounds=rounds, budget=budget, available=available, faults=faults)
+    return [cohort_of(turn) for turn in played]

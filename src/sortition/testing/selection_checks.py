@@ -116,7 +116,9 @@ def unreliable(cls: type[AnySelector]) -> None:
             AnswerFaults(silent=0.5),
         ):
             registrar = Registrar(selector, world.population, horizon=ROUNDS)
-            for turn in turns(registrar, world, ROUNDS, BUDGET, share_of(world, 0.6), faults):
+            for turn in turns(
+                registrar, world, rounds=ROUNDS, budget=BUDGET, available=share_of(world, 0.6), faults=faults
+            ):
                 for name, array in turn.state.arrays().items():
                     require(cls, array.dtype.kind != "O", f"keeps objects in state.{name}.")
 
@@ -127,9 +129,9 @@ def growing(cls: type[AnySelector]) -> None:
     large = ScriptedWorld(40)
     for selector in instances(cls):
         registrar = Registrar(selector, small.population, horizon=2 * ROUNDS)
-        list(turns(registrar, small, ROUNDS, BUDGET, everybody(small)))
+        list(turns(registrar, small, rounds=ROUNDS, budget=BUDGET, available=everybody(small)))
         registrar.join(_extended(small.population, large.population))
-        list(turns(registrar, large, ROUNDS, BUDGET, everybody(large)))
+        list(turns(registrar, large, rounds=ROUNDS, budget=BUDGET, available=everybody(large)))
 
 
 def _extended(small: Population, large: Population) -> Population:
@@ -143,15 +145,21 @@ def _extended(small: Population, large: Population) -> Population:
 def known_facts(cls: type[AnySelector]) -> None:
     """Facts of clients that are not known are never read."""
     world = ScriptedWorld()
-    known = np.arange(30)
+    known_ids = np.arange(30)
     share_available = share_of(world, 0.6)
-    with_zeros = _known_only(world.population, known, filler=0.0)
-    with_nan = _known_only(world.population, known, filler=np.nan)
+    with_zeros = _known_only(world.population, known_ids, filler=0.0)
+    with_nan = _known_only(world.population, known_ids, filler=np.nan)
     for selector in instances(cls):
 
         def cohorts(population: Population, selector: AnySelector = selector) -> list[Cohort]:
             registrar = Registrar(selector, population, horizon=ROUNDS)
-            played = turns(registrar, world, ROUNDS, BUDGET, lambda t: np.intersect1d(share_available(t), known))
+            played = turns(
+                registrar,
+                world,
+                rounds=ROUNDS,
+                budget=BUDGET,
+                available=lambda t: np.intersect1d(share_available(t), known_ids),
+            )
             return [cohort_of(turn) for turn in played]
 
         first = cohorts(with_zeros)
@@ -162,15 +170,15 @@ def known_facts(cls: type[AnySelector]) -> None:
         require(cls, same_cohorts(second, third), "reads facts of clients beyond population.known.")
 
 
-def _known_only(population: Population, known: Ids, filler: float) -> Population:
+def _known_only(population: Population, known_ids: Ids, filler: float) -> Population:
     """Return the population with only its first clients known, and a filler as the facts of the others."""
     facts: dict[str, Any] = {}
     for name in population.facts:
         rows = np.array(getattr(population, name))
         if name == "groups":  # whole numbers, which have no NaN
-            rows[known.size :] = -1 if np.isnan(filler) else filler
+            rows[known_ids.size :] = -1 if np.isnan(filler) else filler
         else:
             rows = rows.astype(np.float64)
-            rows[known.size :] = filler
+            rows[known_ids.size :] = filler
         facts[name] = rows
-    return Population(**facts, known=known)
+    return Population(**facts, known=known_ids)

@@ -115,12 +115,15 @@ def _brings_every_reply_once(office: _Office) -> None:
     expected = office.expected
     office.may_answer.set()
     replies = office.collect(len(expected))
-    came = {reply.handle: reply.reason for reply in replies}
-    missing = expected.keys() - came.keys()
-    _require(not missing, f"must bring {len(expected)} replies; {len(missing)} of them did not come.")
-    unknown = came.keys() - expected.keys()
+    reason_of_reply = {reply.handle: reply.reason for reply in replies}
+    missing_handles = expected.keys() - reason_of_reply.keys()
+    _require(not missing_handles, f"must bring {len(expected)} replies; {len(missing_handles)} of them did not come.")
+    unknown = reason_of_reply.keys() - expected.keys()
     _require(not unknown, f"must bring replies under the handles of their asks; got {sorted(unknown)[:3]}.")
-    _require(came == expected, "must bring each ask to its own client, and each reply under the handle of its ask.")
+    _require(
+        reason_of_reply == expected,
+        "must bring each ask to its own client, and each reply under the handle of its ask.",
+    )
     everything = [*replies, *office.transport.poll(0.1)]
     repeated = len(everything) - len(expected)
     _require(repeated == 0, f"must give each reply once; {repeated} of {len(expected)} came again.")
@@ -160,5 +163,5 @@ def _cancels(office: _Office) -> None:
     withdrawn = set(office.transport.cancel([*handles, "a handle that never was"]))
     _require(withdrawn <= handles, "must return from cancel() only handles that it was given and had posted.")
     office.may_answer.set()
-    answered = {reply.handle for reply in office.transport.poll(0.3)}
-    _require(not answered & withdrawn, "must not bring a reply to a message that cancel() said is withdrawn.")
+    answered_handles = {reply.handle for reply in office.transport.poll(0.3)}
+    _require(not answered_handles & withdrawn, "must not bring a reply to a message that cancel() said is withdrawn.")

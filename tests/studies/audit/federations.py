@@ -50,5 +50,5 @@ def _play_round(registrar: Registrar) -> dict[str, Any]:
         "present": encode_ids(available),
         "silent": [client for client in turn.cohort.ids.tolist() if client == SILENT],
     }
-    record = round_record(turn, available.size, done, dict(turn.cohort.notes))
+    record = round_record(turn, available=available.size, answered=done, notes=dict(turn.cohort.notes))
     return dict(in_order({**record, **fates}))

@@ -111,7 +111,7 @@ def test_altered(run):
     kept = lines(run)
     kept[3] = kept[3].replace(b'"budget":3', b'"budget":4')
     write(run, kept)
-    assert faults(run) == ["Line 4 was altered: its content has not the hash that it ends in."]
+    assert faults(run) == ["Line 4 was altered: its content does not have the hash that it ends in."]
 
 
 def test_deleted_inserted_reordered_and_cut(run):

@@ -84,7 +84,7 @@ def _check_number(path: Path, archive: zipfile.ZipFile) -> None:
 
 def _array(file: IO[bytes], size: int) -> Array:
     """Read one array of at most ``size`` bytes, after checking what its header announces."""
-    shape, by_column, dtype = _header(file)
+    shape, by_column, dtype = read_header(file)
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which would have to be unpickled")
     n_values = math.prod(shape)
@@ -100,8 +100,8 @@ def _array(file: IO[bytes], size: int) -> Array:
     return flat.reshape(shape)
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Read the shape of an array, whether it lies by column, and its type."""
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Read the shape of an array, whether it lies by column, and its type; from any number of threads."""
     version = npy.read_magic(file)
     with _parsing_header:
         if version == (1, 0):

@@ -32,6 +32,8 @@ FOREIGN: tuple[type[Exception], ...] = (
 )  # fmt: skip
 _HEADER = "header"
 
+StoredTable = Mapping[str, Any]  # a table of a JSON text as it was read, before anybody has checked it
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole: temporary name, fsync, rename, fsync of the folder."""

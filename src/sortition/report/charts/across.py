@@ -14,7 +14,7 @@ from sortition.report.charts.learning import colour, end_labels, lines
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.palette import Palette
-from sortition.results.comparisons import TO_TARGET
+from sortition.results.comparisons import to_target
 from sortition.results.ranking import Ranking, profiles, rank
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import Reason
@@ -26,7 +26,7 @@ HEIGHT = 260
 PROFILE = (
     "Performance profile: how often a method needs at most so many times what the best one needs; higher is better."
 )
-OF_ROUNDS = " Rounds to the target are those of the 5-round mean; seeds on which no method reached it are left out."
+OF_ROUNDS = " Costs to the target are those of the 5-round mean; seeds on which no method reached it are left out."
 
 
 def figures(gathered: Gathered, look: Look) -> list[Chart]:
@@ -62,7 +62,7 @@ def _last_means(setting: Setting) -> dict[str, float]:
     """Return label → mean at the end of training, of the methods that have finished runs."""
     means = {}
     for label in setting.methods:
-        mean = setting.mean(label, f"last-{setting.metric}")
+        mean = setting.mean(label, setting.end_figure)
         if mean is not None and label not in REFERENCES:
             means[label] = mean
     return means
@@ -116,7 +116,9 @@ def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | Non
     """Draw performance profiles: a setting and seed is a problem, its cost the rounds to target, or else the error."""
     shared = _shared(gathered)
     has_targets = all(setting.target is not None for setting in gathered.settings)
-    by_rounds = has_targets and any(run.figures.get(TO_TARGET) for run in gathered.runs)
+    by_rounds = has_targets and any(
+        run.figures.get(to_target(setting.comparison.currency)) for setting in gathered.settings for run in setting.runs
+    )
     first = gathered.settings[0]
     if not by_rounds and first.higher and first.metric not in AT_MOST_ONE:
         return None  # of such a metric nobody knows how far from the best possible it is
@@ -149,7 +151,7 @@ def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | Non
 def _cost_name(setting: Setting, by_rounds: bool) -> str:
     """Return what a profile counts as the cost of a run."""
     if by_rounds:
-        return "rounds to target"
+        return f"{setting.comparison.currency} to target"
     return "error" if setting.higher else setting.metric
 
 
@@ -166,7 +168,7 @@ def _costs(setting: Setting, label: str, shared: Sequence[str], by_rounds: bool)
     """Return what each seed cost that all methods have finished; infinite where the target was not reached."""
     finished = [{run.seed for run in setting.methods[method] if run.done} for method in shared]
     figures_by_seed = {run.seed: run.figures for run in setting.methods[label]}
-    key = TO_TARGET if by_rounds else f"last-{setting.metric}"
+    key = to_target(setting.comparison.currency) if by_rounds else setting.end_figure
     values = [figures_by_seed[seed].get(key) for seed in sorted(set.intersection(*finished))]
     costs = np.array([math.inf if value is None else float(value) for value in values])
     if not by_rounds and setting.higher:

@@ -22,10 +22,11 @@ CAPTION = (
     "Thick bar: 90 % interval; inside the shaded region it shows that a difference is practically none. "
     "Grey dots below a bar: seeds."
 )
+AREA = "The same for the mean over the whole curve, the area under it."
 
 
-def forest(setting: Setting, figure: str = "last") -> Chart | None:
-    """Draw the differences of ``last`` or ``mean`` from the baseline; None where nothing is compared."""
+def forest(setting: Setting, figure: str) -> Chart | None:
+    """Draw the differences of a compared figure from the baseline; None where nothing is compared."""
     comparisons = [
         comparison
         for comparison in in_order(setting.compared(figure).values())
@@ -42,11 +43,11 @@ def forest(setting: Setting, figure: str = "last") -> Chart | None:
     ]
     region = comparisons[0].region * scale
     axis_title = with_unit(f"{setting.metric} − {setting.baseline}", setting.metric)
-    title = figure_title(figure, setting.comparison.window).capitalize()
+    title = figure_title(figure, setting.comparison.basis).capitalize()
     return Chart(
         name=f"forest-{figure}",
         title=f"{title}: difference from {setting.baseline}",
-        caption=CAPTION if figure == "last" else "The same for the mean over all rounds, the area under the curve.",
+        caption=CAPTION if figure == setting.comparison.compared[0] else AREA,
         drawing=filling(_drawing(order, axis_title), ROW_HEIGHT * len(order)),
         tables={
             "forest": [_row(comparison, scale) for comparison in comparisons],

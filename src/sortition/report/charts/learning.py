@@ -1,16 +1,18 @@
-"""How the model learnt: curves over rounds, simulated time and traffic, and their difference from the baseline."""
+"""How the model learnt: curves over rounds, seconds, traffic or computing, and their difference from the baseline."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
 
-from sortition.core.arrays import Array
+from sortition.core.arrays import Array, Floats
+from sortition.core.cost import CURRENCIES, Currency
 from sortition.report.charts import (
     Chart,
     Row,
@@ -21,7 +23,6 @@ from sortition.report.charts import (
     on,
     signed_axis,
     spread_out,
-    whole_rounds,
 )
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting, evenly_spread
@@ -33,8 +34,15 @@ from sortition.results.task_metric import tested_metrics
 from sortition.results.verdict_words import unit_of
 
 SMOOTHINGS = (1, 5, 20)  # rounds that a running mean averages, to choose from
-POINTS = 160  # of a curve on the page
-AXES = {"round": "rounds", "clock": "simulated seconds", "megabytes": "traffic, MB"}
+POINTS = 160  # of a curve over rounds on the page
+COST_POINTS = 80  # of a curve over another cost
+AXES: dict[Currency, str] = {
+    "rounds": "rounds",
+    "seconds": "simulated seconds",
+    "megabytes": "traffic, MB",
+    "passes": "client passes",
+}
+AXIS = "axis"  # the parameter of every chart of curves that the page's one switch sets
 RANGES = {  # what a metric can be, where that is bounded: intervals are cut there
     "accuracy": (0.0, 1.0),
     "f1": (0.0, 1.0),
@@ -48,15 +56,52 @@ LABEL_HEIGHT = 15  # of a name beside the end of a line
 CAPTION = (
     "A point of a running mean is the mean of the rounds up to it, so the curve begins late. Bands need three seeds."
 )
-HINT = "Point at a line to single it out; choose what runs along the axis and how many rounds to average."
+AT_COST = "At a cost other than rounds a curve shows the last evaluation up to it, as far as every run has spent."
+HINT = "Point at a line to single it out; choose how many rounds to average, and at the top of the page the axis."
+
+
+@dataclass(frozen=True)
+class CostAxis:
+    """What curves are drawn against.
+
+    Attributes:
+        currency: what it counts.
+        grid: (G,) where on it the curves are shown; a mean over seeds needs the same places of all.
+    """
+
+    currency: Currency
+    grid: Floats
+
+
+def cost_axes(setting: Setting) -> list[CostAxis]:
+    """Return the axes that a page can switch between: rounds, and every other cost that all runs have.
+
+    A cost goes as far as every finished run has spent, so that no curve ends before another; rounds do so, too, where
+    runs end by another cost.
+    """
+    rounds = _shown_rounds(setting)
+    common_rounds = setting.budget_in("rounds")
+    if common_rounds is not None and setting.first.config.get("until"):
+        rounds = rounds[rounds <= common_rounds.amount]
+    axes = [CostAxis("rounds", rounds.astype(np.float64))]
+    for currency in CURRENCIES[1:]:
+        budget = setting.budget_in(currency)
+        if budget is not None and budget.amount > budget.start:
+            axes.append(CostAxis(currency, np.linspace(budget.start, budget.amount, COST_POINTS)))
+    return axes
 
 
 def curves(setting: Setting, metric: str) -> pl.DataFrame:
-    """Return the mean over seeds and its 95 % interval (t), per method, round and smoothing."""
-    shown_rounds = _shown_rounds(setting)
-    frames = [_seed_curve(run, metric, width, shown_rounds) for run in setting.runs for width in SMOOTHINGS]
+    """Return the mean over seeds and its 95 % interval (t), per method, axis, place on it and smoothing."""
+    axes = cost_axes(setting)
+    frames = [
+        _seed_curve(run, metric, width, axis).with_columns(smoothing=pl.lit(width))
+        for run in setting.runs
+        for width in SMOOTHINGS
+        for axis in axes
+    ]
     frame = pl.concat([frame for frame in frames if frame.height])
-    frame = banded(frame, ["method", "smoothing", "round"], "clock", "megabytes")
+    frame = banded(frame, ["method", "axis", "smoothing", "x"])
     lowest, highest = RANGES.get(metric, (-np.inf, np.inf))
     return frame.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
 
@@ -86,25 +131,29 @@ def _shown_rounds(setting: Setting) -> Array:
     return evaluated[evenly_spread(evaluated.size, POINTS)]
 
 
-def _seed_curve(run: Digest, metric: str, width: int, shown_rounds: Array) -> pl.DataFrame:
-    """Return the running mean of one run at the shown rounds."""
-    values = run.test[metric]
-    rounds, means = smoothed(run.rounds, values, width)
+def _seed_curve(run: Digest, metric: str, width: int, axis: CostAxis) -> pl.DataFrame:
+    """Return the running mean of one run along an axis: at a cost it is that of the last evaluation at or before it."""
+    rounds, means = smoothed(run.rounds, run.test[metric], width)
     first = run.rounds.size - rounds.size  # evaluations that have no running mean yet
-    keep = np.isin(rounds, shown_rounds)
-    columns = {
-        "round": rounds[keep],
-        "value": means[keep],
-        "clock": run.clock[first:][keep],
-        "megabytes": run.megabytes[first:][keep],
-    }
-    return pl.DataFrame(columns).with_columns(method=pl.lit(run.method), smoothing=pl.lit(width))
+    costs = run.costs[axis.currency][first:]
+    places = axis.grid
+    if axis.currency == "rounds" or not costs.size:  # only those that were evaluated
+        places = places[np.isin(places, costs)]
+    elif costs[-1] > 0:  # a reference line has no cost, and is a level
+        places = places[(places >= costs[0]) & (places <= costs[-1])]
+    positions = np.searchsorted(costs, places, side="right") - 1
+    return pl.DataFrame({"x": places, "value": means[positions]}).with_columns(
+        method=pl.lit(run.method), axis=pl.lit(axis.currency)
+    )
 
 
 def rounded(frame: pl.DataFrame, digits: int = 4) -> list[Row]:
-    """Return rows with short numbers: half the page is data."""
-    numbers = [name for name, kind in frame.schema.items() if kind.is_float()]
-    return frame.with_columns(pl.col(name).round(digits) for name in numbers).to_dicts()
+    """Return rows with short numbers, costs with five digits: half the page is data."""
+    numbers = [name for name, kind in frame.schema.items() if kind.is_float() and name != "x"]
+    frame = frame.with_columns(pl.col(name).round(digits) for name in numbers)
+    if "x" in frame.columns:
+        frame = frame.with_columns(pl.col("x").round_sig_figs(5))
+    return frame.to_dicts()
 
 
 def colour(palette: Palette, legend: alt.Legend | None) -> alt.Color:
@@ -208,18 +257,45 @@ def figures(setting: Setting, look: Look) -> list[Chart]:
             Chart(
                 name=metric,
                 title=f"Test {metric}",
-                caption=CAPTION,
+                caption=f"{CAPTION} {AT_COST}",
                 hint=HINT,
                 reading=_reading(_means(width), _band(rows)),
-                drawing=_curve(metric, look, width, _band(rows)),
+                drawing=_curve(setting, metric, look, width, _band(rows)),
                 tables={
                     f"curves_{metric}": rows,
-                    f"curves_{metric}_names": end_labels(rows, "mean", look.height(HEIGHT), by="smoothing"),
+                    f"curves_{metric}_names": _names(rows, look.height(HEIGHT), by="smoothing"),
                     "axis_title": [{"at": 0}],
                 },
             )
         )
     return charts
+
+
+def _names(rows: Rows, height: int, by: str = "") -> list[Row]:
+    """Return where the names of methods stand, for each axis."""
+    labels = []
+    for currency in dict.fromkeys(row["axis"] for row in rows):
+        of_axis = [row for row in rows if row["axis"] == currency]
+        labels += [{**label, "axis": currency} for label in end_labels(of_axis, "mean", height, by=by)]
+    return labels
+
+
+def _axis_parameter(setting: Setting) -> alt.Parameter:
+    """Return the axis that a chart begins with: what the study counts as cost."""
+    return alt.param(name=AXIS, value=setting.comparison.currency)
+
+
+def _axis_title(height: int) -> alt.Chart:
+    """Return the title of the axis, which follows the switch."""
+    titles = ", ".join(f"'{currency}': '{title}'" for currency, title in AXES.items())
+    return on("axis_title").mark_text(
+        text=alt.ExprRef(f"{{{titles}}}[{AXIS}]"), y=height + AXIS_TITLE, x=alt.ExprRef("width / 2")
+    )
+
+
+def _cost_x() -> alt.X:
+    ticks = alt.ExprRef("ceil(width / 70)")
+    return alt.X("x:Q", title=" ", axis=amounts(tickCount=ticks), scale=alt.Scale(nice=False, zero=False))
 
 
 def _band(rows: Rows) -> str:
@@ -243,81 +319,87 @@ def _reading(means: str, band: str) -> str:
     return f"{text}."
 
 
-def _curve(metric: str, look: Look, width: int, band: str) -> Any:
-    """Draw the curves of a metric, with a choice of axis and of smoothing, which begins at ``width``."""
+def _curve(setting: Setting, metric: str, look: Look, width: int, band: str) -> Any:
+    """Draw the curves of a metric, with a choice of smoothing, which begins at ``width``."""
     smoothing = alt.param(
         name=f"smooth_{metric}",
         value=width,
         bind=alt.binding_radio(options=list(SMOOTHINGS), name="rounds averaged "),
     )
-    axis = alt.param(
-        name=f"axis_{metric}",
-        value="rounds",
-        bind=alt.binding_select(options=list(AXES.values()), name="against "),
-    )
-    columns = [f"'{title}': datum['{key}']" for key, title in AXES.items()]
-    chosen_column = f"{{{', '.join(columns)}}}[axis_{metric}]"
 
     def prepare(chart: alt.Chart) -> alt.Chart:
-        smooth = chart.transform_filter(f"datum.smoothing == smooth_{metric}")
-        return smooth.transform_calculate(x=chosen_column)
+        return chart.transform_filter(f"datum.smoothing == smooth_{metric} && datum.axis == {AXIS}")
 
     drawing = lines(
         f"curves_{metric}",
         look,
-        x=alt.X("x:Q", title=" ", axis=amounts(), scale=alt.Scale(nice=False)),
+        x=_cost_x(),
         y=alt.Y("mean:Q", title=f"test {metric}", scale=alt.Scale(zero=False)),
-        tooltip=["method:N", "round:Q", alt.Tooltip("mean:Q", format=".4f"), alt.Tooltip("n:Q", title="seeds")],
+        tooltip=[
+            "method:N",
+            alt.Tooltip("x:Q", title="cost"),
+            alt.Tooltip("mean:Q", format=".4f"),
+            alt.Tooltip("n:Q", title="seeds"),
+        ],
         band=True,
         prepare=prepare,
     )
-    title = on("axis_title").mark_text(
-        text=alt.ExprRef(f"axis_{metric}"), y=look.height(HEIGHT) + AXIS_TITLE, x=alt.ExprRef("width / 2")
-    )
+    height = look.height(HEIGHT)
     means = alt.ExprRef(
         f"'mean over seeds' + (smooth_{metric} > 1 ? ', running mean of ' + smooth_{metric} + ' rounds' : '')"
     )
-    return headed(filling((drawing + title).add_params(smoothing, axis), look.height(HEIGHT)), means, band)
+    drawing = (drawing + _axis_title(height)).add_params(smoothing, _axis_parameter(setting))
+    return headed(filling(drawing, height), means, band)
 
 
 def _difference(setting: Setting, baseline: str, look: Look, width: int) -> list[Chart]:
     """Draw each method's curve minus the baseline's, seed by seed; nothing where no seed is common."""
     metric = setting.metric
-    baseline_curves = _seed_curves(setting.methods[baseline], metric, width, _shown_rounds(setting))
+    axes = cost_axes(setting)
+    baseline_curves = _seed_curves(setting.methods[baseline], metric, width, axes)
     other_runs = [run for run in setting.runs if run.method != baseline]
-    method_curves = _seed_curves(other_runs, metric, width, _shown_rounds(setting))
-    baseline_values = baseline_curves.select("seed", "round", baseline="value")
+    method_curves = _seed_curves(other_runs, metric, width, axes)
+    baseline_values = baseline_curves.select("seed", "axis", "x", baseline="value")
     difference = (pl.col("value") - pl.col("baseline")) * unit_of(metric).scale
-    paired = method_curves.join(baseline_values, on=["seed", "round"]).with_columns(value=difference)
+    paired = method_curves.join(baseline_values, on=["seed", "axis", "x"]).with_columns(value=difference)
     if not paired.height:
         return []
-    rows = rounded(banded(paired, ["method", "round"]), 3)
+    rows = rounded(banded(paired, ["method", "axis", "x"]), 3)
     unit = unit_of(metric).name or metric
     drawing = lines(
         "gap",
         look,
-        x=whole_rounds(),
+        x=_cost_x(),
         y=alt.Y("mean:Q", title=f"{metric} − {baseline}, {unit}", axis=signed_axis()),
-        tooltip=["method:N", "round:Q", alt.Tooltip("mean:Q", format="+.3f"), alt.Tooltip("n:Q", title="seeds")],
+        tooltip=[
+            "method:N",
+            alt.Tooltip("x:Q", title="cost"),
+            alt.Tooltip("mean:Q", format="+.3f"),
+            alt.Tooltip("n:Q", title="seeds"),
+        ],
         band=True,
+        prepare=lambda chart: chart.transform_filter(f"datum.axis == {AXIS}"),
     )
-    zero = on("gap").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
+    zero = on("axis_title").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
     height = look.height(DIFFERENCE_HEIGHT)
+    drawing = (drawing + zero + _axis_title(height)).add_params(_axis_parameter(setting))
     means = _means(width, "mean over paired seeds")
     return [
         Chart(
             name="difference",
             title=f"Difference from {baseline}",
-            caption="The bands hold at each round, and are not corrected for the number of rounds.",
+            caption=f"The bands hold at each point of the axis, and are not corrected for their number. {AT_COST}",
             reading=_reading(means, _band(rows)),
-            drawing=headed(filling(drawing + zero, height), means, _band(rows)),
-            tables={"gap": rows, "gap_names": end_labels(rows, "mean", height)},
+            drawing=headed(filling(drawing, height), means, _band(rows)),
+            tables={"gap": rows, "gap_names": _names(rows, height), "axis_title": [{"at": 0}]},
         )
     ]
 
 
-def _seed_curves(runs: Sequence[Digest], metric: str, width: int, shown_rounds: Array) -> pl.DataFrame:
+def _seed_curves(runs: Sequence[Digest], metric: str, width: int, axes: Sequence[CostAxis]) -> pl.DataFrame:
     """Return the curves of several runs in one table, with their seeds."""
     return pl.concat(
-        _seed_curve(run, metric, width, shown_rounds).with_columns(seed=pl.lit(run.seed, pl.Int64)) for run in runs
+        _seed_curve(run, metric, width, axis).with_columns(seed=pl.lit(run.seed, pl.Int64))
+        for run in runs
+        for axis in axes
     )

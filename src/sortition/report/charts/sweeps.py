@@ -14,7 +14,6 @@ from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.palette import Palette
 from sortition.results.sweeps import swept, value_text, variants
-from sortition.results.verdict_words import figure_title
 
 HEIGHT = 260
 WIDE = 20  # the largest over the smallest value, from which on an axis is logarithmic
@@ -58,13 +57,13 @@ def tuning(setting: Setting, look: Look) -> list[Chart]:
 
 
 def _axis_title(setting: Setting) -> str:
-    return f"{setting.metric}, {figure_title('last', setting.comparison.window)}"
+    return f"{setting.metric}, {setting.end_title}"
 
 
 def _row(setting: Setting, label: str, values: Mapping[str, Any], key: str, *, line: str) -> Row:
     """Return the point of a method at one value: mean ± sd over seeds, and the other swept values as a text."""
     row: Row = {"value": float(values[key]), "rest": _other_values(values, key), "method": line}
-    middle = setting.centre(label, f"last-{setting.metric}")
+    middle = setting.centre(label, setting.end_figure)
     if middle is None:
         return {**row, "mean": None, "low": None, "high": None}
     sd = middle.sd if middle.known > 1 else 0.0

@@ -68,7 +68,7 @@ class Toy:
         X = rng.normal(size=(n, DIMENSION)) / np.sqrt(DIMENSION)
         X = ascend(Likelihood(changes, np.ones(samples), SIGMA**2), X, 0.01, 1000)
         even_weights = np.full(n, 1 / n)
-        correlated, _ = greedy_picks(X, even_weights, np.ones(n), np.arange(n), 2, SIGMA)
+        correlated, _ = greedy_picks(X, p=even_weights, alpha=np.ones(n), candidates=np.arange(n), k=2, sigma=SIGMA)
         best = self.pairs[int(np.argmin(self.losses.mean(axis=1)))]
         return {"Ind": _pair(highest_losses), "Cor": _pair(correlated), "Opt": best}
 

@@ -42,7 +42,7 @@ def violated(run: Run, *, quantile: float = 0.15, delta: float = 0.05, **span: i
     distances = _distances(first_gradients(run))
     counts = fairness.selection_counts(cohorts, len(distances))
     epsilon = _epsilon(distances, quantile)
-    pairs = fairness.individual_fairness(counts, len(cohorts), distances, epsilon, delta)
+    pairs = fairness.individual_fairness(counts, rounds=len(cohorts), distance=distances, epsilon=epsilon, delta=delta)
     return pairs.violated / max(pairs.similar, 1)
 
 

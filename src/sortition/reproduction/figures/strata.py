@@ -57,7 +57,8 @@ def noise(context: Context, *, data: Toml, epsilon: list[float], most: int = 10,
 def _blurred(counts: Array, *, epsilon: float, mechanism: Mechanism, most: int, draw: int) -> Strata:
     """Stratify clients by noisy label counts."""
     rng = stream(draw, "blurred strata")
-    return stratify(label_shares(noisy_counts(counts, epsilon, mechanism, DELTA, rng)), most, rng)
+    noisy = noisy_counts(counts, epsilon=epsilon, mechanism=mechanism, delta=DELTA, rng=rng)
+    return stratify(label_shares(noisy), most, rng)
 
 
 def _noise_scale(epsilon: float, mechanism: Mechanism) -> float:

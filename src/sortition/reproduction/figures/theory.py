@@ -35,9 +35,9 @@ def distance_and_cone(context: Context, *, labels: list[int], cohorts: int = 300
         label_shares = [rng.dirichlet(np.full(c, 0.5), c) for _ in range(cohorts)]
         distances = np.array([mean_distance(shares) for shares in label_shares])
         mixtures_made_up = np.array([100 * cone_share(shares, targets) for shares in label_shares])
-        near, far = _means_of_halves(mixtures_made_up, distances)
+        near_mean, far_mean = _means_of_halves(mixtures_made_up, distances)
         rank = spearmanr(distances, mixtures_made_up).statistic
-        table.rows.append([str(c), f"{rank:.2f}", f"{near:.2f}", f"{far:.2f}"])
+        table.rows.append([str(c), f"{rank:.2f}", f"{near_mean:.2f}", f"{far_mean:.2f}"])
     table.notes.append(
         f"{cohorts} cohorts whose clients' labels are Dirichlet(½), {mixtures} mixtures uniform on the simplex. "
         "The theorem is proved for complete graphs and one local step."
@@ -70,9 +70,9 @@ def distance_and_update(context: Context, *, labels: list[int], cohorts: int = 2
         errors = np.array([update_errors(shares, rng.dirichlet(np.ones(c)), gradients) for shares in label_shares])
         row = [str(c)]
         for errors_of_weights in errors.T:  # with the best weights, and with equal weights
-            near, far = _means_of_halves(errors_of_weights, distances)
+            near_mean, far_mean = _means_of_halves(errors_of_weights, distances)
             rank = spearmanr(distances, errors_of_weights).statistic
-            row += [f"{rank:.2f}", f"{near:.3f}", f"{far:.3f}"]
+            row += [f"{rank:.2f}", f"{near_mean:.3f}", f"{far_mean:.3f}"]
         table.rows.append(row)
     table.notes.append(
         f"{cohorts} cohorts, each with a population of its own, uniform on the simplex; one local step. Error: length "

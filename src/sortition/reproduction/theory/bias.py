@@ -93,7 +93,7 @@ def simulated(
     """Estimate E[a] over the rounds of a played federation, for any method and any availability."""
     registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)
     weights = np.zeros((rounds, world.n_clients))
-    for turn in turns(registrar, world, rounds, budget, available):
+    for turn in turns(registrar, world, rounds=rounds, budget=budget, available=available):
         if turn.cohort is not None and turn.cohort.ids.size:
             weights[turn.index, turn.cohort.ids] = turn.cohort.weights
     played = weights[weights.sum(axis=1) > 0]

@@ -18,7 +18,7 @@ def mean_distance(shares: Array) -> float:
 
 
 def cone_share(shares: Array, mixtures: Array) -> float:
-    """The share of ``mixtures`` (n, C) that C clients with these label shares (C, C) can make up by weights ≥ 0."""
+    """Return the share of ``mixtures`` (n, C) that C clients of these label shares (C, C) make up by weights ≥ 0."""
     weights = np.linalg.solve(np.asarray(shares, np.float64).T, np.asarray(mixtures, np.float64).T)
     return float(np.mean(np.all(weights >= -1e-9, axis=0)))
 

@@ -41,7 +41,7 @@ def classify(labels: int, clients: int, *, most: int, seed: int = 0) -> Classifi
     other_scores = []
     for n_components in range(2, min(most, labels) + 1):
         if n_components != labels:
-            mixture = fitted(vectors, n_components, RESTARTS, FLOOR, seed)
+            mixture = fitted(vectors, n_components, restarts=RESTARTS, floor=FLOOR, seed=seed)
             other_scores.append(silhouette(distances, mixture.labels(vectors)))
     agrees = pairs_together(strata.labels) == pairs_together(label_of_client)
     return Classification(

@@ -33,7 +33,7 @@ def long_run(
     world = QuadraticWorld(clients, kinds=kinds, spread=0.5, noise=0.5, seed=seed)
     world.rate = 1 / (3 * np.sqrt(rounds))  # of this world alone
     registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)
-    for _ in turns(registrar, world, rounds, budget, everybody(world)):
+    for _ in turns(registrar, world, rounds=rounds, budget=budget, available=everybody(world)):
         pass
     queues = [getattr(registrar.state, name, np.zeros(1)) for name in ("z", "q")]
     longest_queue = max(float(np.max(queue)) for queue in queues)

@@ -1,4 +1,4 @@
-"""Microcosm, a method of Sortition's own: every round's weighted cohort portrays all data, and arrears are paid later.
+"""Microcosm, a method of Sortition's own: weighted cohorts portray all data, and what a client lacks is made up later.
 
 Updates are modelled as Δ_k = μ + Bφ_k + ε_k: a common part, a part that features φ_k explain, a part of the client's
 own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is then, up to a factor,
@@ -8,12 +8,17 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 |---|---|
 | p_k = n_k / n | ``data_shares`` |
 | φ_k, features of a client, Φ centred at Σ p_k φ_k | ``by``; :meth:`Microcosm.features` |
-| λ, unexplained over explained variance | :meth:`Microcosm.weight`: λ₁/κ, or estimated |
+| λ, unexplained over explained variance | :meth:`Microcosm.learnt`: λ₁/κ, or estimated |
 | λ₁, the same where each client has one label | ``trade_off`` |
 | κ, share of the labels' variance that lies between clients | ``spread / (1 − ‖mean‖²)`` of label shares |
 | d, the ledger: what each client is owed, Σd = 0 | ``state.owed``; :meth:`Microcosm.observe` |
 | ρ, what the ledger keeps from one round to the next | 1 − ``forgetting``, default 1 − min(0.9, M/2N) |
-| T, the mixture aimed at | 0, or Φᵀd with ``repay_mixture`` |
+| s, how much of the ledger counts | 1, or min(λ̂, 1) where λ̂ is estimated; :meth:`Microcosm.learnt` |
+| T, the mixture aimed at | Φᵀd with ``repay_mixture``, else 0 |
+| G, the part that all updates share | 1/κ |
+| τ_k, expected durations | ``state.seconds``; ``durations`` |
+| Π_L, progress with clients up to a limit L | ``sitting.Sitting.progress``; ``quickest.quickest`` |
+| units, slack, the invariant of payments | ``payments.Payments`` |
 | t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional`` |
 | S, greedily with swaps | ``portrait.Portrait.chosen`` |
 | a, the weights: a small quadratic programme | ``simplex.simplex_fit`` |
@@ -33,11 +38,13 @@ from pydantic import Field
 from sortition.core import (
     BIAS_UPDATE,
     PRODUCTS,
+    RESOURCES,
     UPDATE,
     Cohort,
     Feedback,
     Measure,
     Needs,
+    Population,
     Reading,
     Round,
     Selector,
@@ -53,25 +60,33 @@ from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
 from sortition.selectors._parts.shares import data_shares, label_shares, shares
+from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
 from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
-from sortition.selectors.microcosm.portrait import FLAT, Portrait, provisional, spread_of, unexplained
-from sortition.selectors.microcosm.simplex import simplex_fit
+from sortition.selectors.microcosm.payments import MOST_UNITS, payments
+from sortition.selectors.microcosm.portrait import FLAT, spread_of, unexplained
+from sortition.selectors.microcosm.quickest import quickest
+from sortition.selectors.microcosm.sitting import Sitting
 
 FACTS = {"labels": "label_counts", "features": "features"}
 LABELS = ("labels", "secure")
 LABELS_TRADE_OFF = 1.5  # λ₁ with labels
 OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
-LARGEST_TRADE_OFF = 1e6  # λ at most
+ONE_LABEL_COMMON = 1.0  # G where each client has one label
+LARGEST_TRADE_OFF = 1e6  # λ and G at most
 LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
 LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
 
 
 @dataclass
 class Memory(State):
-    """The ledger, who was silent when last chosen, features, and last sketches of updates."""
+    """The ledger, who was silent when last chosen, durations and payments, features, and last sketches of updates."""
 
     owed: Floats = per_client(0.0)  # d
     silent: Array = per_client(0, dtype=bool)
+    seconds: Floats = per_client(np.nan)  # τ, the expected duration; NaN: not known
+    asked: Array = per_client(0, dtype=bool)  # for the duration
+    waits: Array = per_client(0, dtype=np.int32, width=MOST_UNITS)  # of units that must be paid, in available rounds
+    dispatched: Floats = per_client(0.0)  # weight times size of the selection, of who is at work
     rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
     updates: Floats = per_client(np.nan, width=0)
 
@@ -98,6 +113,21 @@ class Features:
     kappa: float
 
 
+@dataclass(frozen=True)
+class Learnt:
+    """How the parts of clients' updates compare.
+
+    Attributes:
+        trade_off: λ, the unexplained over the explained part.
+        common: G, the part that all updates share over the explained part.
+        ledger: s, how much of the ledger counts.
+    """
+
+    trade_off: float
+    common: float
+    ledger: float = 1.0
+
+
 @method
 class Microcosm(Selector[Memory]):
     """Makes every cohort a weighted portrait of all data; what a client does not get now is owed to it and paid later.
@@ -109,10 +139,16 @@ class Microcosm(Selector[Memory]):
         secure_aggregation: whether the server sees sums of updates only; "auto" then asks for no sketches.
         trade_off: λ₁, individuals against mixture; large is fair to each client, small matches the features. None for
             1.5 with labels, whose λ is λ₁/κ, and 3 with anything else, whose λ is λ₁.
-        estimate: whether λ is estimated from sketched updates that the cohort reports, once enough are known.
+        estimate: whether λ, and how much the ledger counts, are estimated from sketched updates that the cohort
+            reports, once enough are known. None: where labels or features portray clients, unless aggregation is
+            secure.
+        learn_ledger: whether, where λ is estimated, the ledger counts less the more features explain.
         forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
         repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
+        target: whose mixture is aimed at: the "population"'s, or one in which all labels are "balanced".
         sketch: numbers that a client projects its update to.
+        seconds: where there is a clock, whether clients are asked how long they will take, once; or durations are only
+            observed; or ignored, so that rounds count and not seconds.
         epsilon: differential privacy of the label counts in a study; clients of a federation add it themselves.
         noise: "laplace" (ε) or "gaussian" (ε, δ).
         delta: δ of the Gaussian mechanism.
@@ -121,10 +157,13 @@ class Microcosm(Selector[Memory]):
     by: Literal["auto", "labels", "features", "updates", "bias", "secure", "sizes"] = "auto"
     secure_aggregation: bool = False
     trade_off: Annotated[float, Field(ge=1e-3, le=1e6)] | None = None
-    estimate: bool = False
+    estimate: bool | None = None
+    learn_ledger: bool = True
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
-    repay_mixture: bool = False
+    repay_mixture: bool = True
+    target: Literal["population", "balanced"] = "population"
     sketch: Annotated[int, Field(ge=2)] = 32
+    seconds: Literal["asked", "observed", "ignored"] = "asked"
     epsilon: Annotated[float, Field(gt=0)] | None = None
     noise: Literal["laplace", "gaussian"] = "laplace"
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
@@ -138,25 +177,42 @@ class Microcosm(Selector[Memory]):
     def needs(self) -> Needs:
         """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well."""
         if self.by == "auto":
-            return Needs(reads=("sizes",), optional=("label_counts",))
+            return Needs(reads=("sizes",), optional=("label_counts",), asks=self._asks)
         reports: set[Signal] = set()
         if self.by == "bias":
             reports.add(BIAS_UPDATE)
-        if self.by == "updates" or self.estimate:
+        if self.by == "updates" or self._estimates:
             reports.add(UPDATE.sketch(self.sketch))
         return Needs(
             reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
-            asks=(PRODUCTS,) if self.by == "secure" else (),
+            asks=self._asks,
             reports=tuple(sorted(reports, key=lambda signal: signal.name)),
         )
 
+    @property
+    def _asks(self) -> tuple[Signal, ...]:
+        asks = []
+        if self.by == "secure":
+            asks.append(PRODUCTS)
+        if self.seconds == "asked":
+            asks.append(RESOURCES)
+        return tuple(asks)
+
+    @property
+    def _estimates(self) -> bool:
+        if self.estimate is None:
+            return self.by in FACTS and not self.secure_aggregation
+        return self.estimate
+
     def resolved(self, facts: Collection[str]) -> Microcosm:
-        """Settle ``by = "auto"`` with these facts at hand."""
-        if self.by != "auto":
-            return self
-        if "label_counts" in facts:
-            return replace(self, by="labels")
-        return replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
+        """Settle ``by = "auto"`` with these facts at hand, and whether anything is estimated."""
+        settled = self
+        if self.by == "auto":
+            if "label_counts" in facts:
+                settled = replace(self, by="labels")
+            else:
+                settled = replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
+        return replace(settled, estimate=settled._estimates)
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
         """Start with an empty ledger and without features."""
@@ -165,6 +221,8 @@ class Microcosm(Selector[Memory]):
         if self.estimate and self.by in ("updates", "bias", "sizes"):
             hint = "Updates regressed on themselves explain all."
             raise bad("Microcosm.estimate", f"false where by = {self.by!r}", True, hint)
+        if self.target != "population" and (self.by != "labels" or self.epsilon is not None):
+            raise bad("Microcosm.target", "'population' where label counts are not known", self.target)
         if self.by != "secure":
             return Memory(n_clients)
         if n_clients > MOST_CLIENTS:
@@ -181,49 +239,80 @@ class Microcosm(Selector[Memory]):
                 state.rows = embedded(state.products, with_products, round.population.sizes)
         elif self.by == "labels" and self.epsilon is not None:
             self._enrol(state, round, self.epsilon)
+        if self.seconds == "asked" and round.clock is not None:
+            strangers = round.available[~state.asked[round.available]]
+            if strangers.size:
+                answer = yield Measure(RESOURCES, strangers)
+                state.asked[strangers] = True
+                if len(answer):
+                    update, upload = answer.values.T
+                    state.seconds[answer.ids] = update + 2 * upload
         return self.choose(state, round)
 
     def choose(self, state: Memory, round: Round) -> Cohort:
-        """Choose S by the portrait and weigh it by the quadratic programme.
-
-        A member that would weigh nothing gives its place to another.
-        """
-        ids = round.available
-        p = data_shares(round.population)
-        features = self.features(state, round, p)
-        trade_off = self.weight(state, round, p, features.kappa)
-        phi = features.phi
-        owed = (p + state.owed)[ids]
-        pool = np.argsort(round.rng.permutation(ids.size))  # in the order of a lot, which decides where scores tie
-        while True:
-            places = min(round.places, pool.size)
-            portrait = Portrait(
-                phi=phi[pool],
-                owed=owed[pool],
-                provisional=provisional(owed[pool], places),
-                trade_off=trade_off,
-                target=features.target,
+        """Choose and weigh S by the portrait; where seconds count, by its progress per second."""
+        p = self._due_shares(round.population)
+        ledger = self._ledger(state, round, p)
+        features = self.features(state, round, p, ledger)
+        learnt = self.learnt(state, round, p, features.kappa)
+        sitting = Sitting(
+            phi=features.phi,
+            target=features.target,
+            owed=(p + learnt.ledger * ledger)[round.available],
+            trade_off=learnt.trade_off,
+            common=learnt.common,
+            places=round.places,
+            floors=np.zeros(round.available.size),
+            lot=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
+        )
+        notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(learnt.trade_off, 6))}
+        if self._counts_seconds(round):
+            decision = quickest(
+                sitting,
+                seconds=expected_seconds(state.seconds)[round.available],
+                owing=payments(p, round.budget),
+                waits=state.waits,
+                ids=round.available,
+                deadline=round.deadline,
+                overlaps=round.in_flight.size > 0,
             )
-            members = pool[portrait.chosen(places)]
-            weights = simplex_fit(phi[members], features.target, np.maximum(owed[members], 0.0), trade_off)
-            idle = members[weights <= 0]
-            if not idle.size or pool.size - idle.size < round.places:
-                break
-            pool = pool[~np.isin(pool, idle)]
-        has_weight = weights > 0
-        members = members[has_weight]
-        weights = weights[has_weight]
-        notes: dict[str, str | int | float] = {
-            "by": self.by,
-            "trade_off": float(np.round(trade_off, 6)),
-            "mixture": float(np.round(np.linalg.norm(phi[members].T @ weights), 6)),
-            "effective": float(np.round(1 / (weights**2).sum(), 3)),
-        }
+            portrait = decision.portrait
+            notes.update(seconds=float(np.round(decision.limit, 3)), too_slow=decision.too_slow, due=decision.due)
+        else:
+            portrait = sitting.portrait(sitting.lot)
+        members = portrait.members
+        weights = portrait.weights
+        notes["mixture"] = float(np.round(np.linalg.norm(features.phi[members].T @ weights), 6))
+        notes["effective"] = float(np.round(1 / (weights**2).sum(), 3))
         if members.size < round.places:
             notes["left_empty"] = round.places - members.size
-        return Cohort(ids[members], weights / weights.sum(), notes=notes)
+        chosen = round.available[members]
+        state.dispatched[chosen] = weights / weights.sum() * chosen.size
+        return Cohort(chosen, weights / weights.sum(), notes=notes)
 
-    def features(self, state: Memory, round: Round, p: Floats) -> Features:
+    def _due_shares(self, population: Population) -> Floats:
+        """Return p: shares of all data, or of data in which all labels weigh alike."""
+        if self.target == "population":
+            return data_shares(population)
+        counts = np.asarray(population.label_counts, np.float64)
+        per_label = counts.sum(axis=0)
+        return shares(counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0))
+
+    def _ledger(self, state: Memory, round: Round, p: Floats) -> Floats:
+        """Return d as if those who are at work had answered: what they bring need not be chosen again."""
+        if not round.in_flight.size:
+            return state.owed
+        at_work = np.zeros(state.n_clients)
+        at_work[round.in_flight] = state.dispatched[round.in_flight]
+        if at_work.sum() <= 0:
+            return state.owed
+        return np.asarray(state.owed + p - at_work / at_work.sum())
+
+    def _counts_seconds(self, round: Round) -> bool:
+        """Return whether there is a clock, and durations matter."""
+        return self.seconds != "ignored" and round.clock is not None
+
+    def features(self, state: Memory, round: Round, p: Floats, ledger: Floats) -> Features:
         """Return Φ of the available clients, T, and κ."""
         available = round.available
         ids = self._portrayed(state, round)
@@ -238,7 +327,7 @@ class Microcosm(Selector[Memory]):
         phi[is_portrayed] = (rows[position[is_portrayed]] - mean) * scale
         target = np.zeros(rows.shape[1])
         if self.repay_mixture:
-            target = scale * ((rows - mean).T @ state.owed[ids])
+            target = scale * ((rows - mean).T @ ledger[ids])
         kappa = 1.0
         if self.by in LABELS:
             kappa = spread / max(1.0 - float(mean @ mean), FLAT)
@@ -269,19 +358,32 @@ class Microcosm(Selector[Memory]):
             noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
             state.rows = with_rows(state.rows, newcomers, label_shares(noised))
 
-    def weight(self, state: Memory, round: Round, p: Floats, kappa: float) -> float:
-        """Return λ: by κ, or estimated once enough clients' updates are known."""
-        by_kappa = min(self._one_label_trade_off / max(kappa, FLAT), LARGEST_TRADE_OFF)
-        if not self.estimate:
+    def learnt(self, state: Memory, round: Round, p: Floats, kappa: float) -> Learnt:
+        """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
+
+        An estimate of λ below 1 is cut to 1, so that giants are not exchanged for unlike clients. What is added to it
+        asks for each client's share of the data, not for what the ledger owes: with e = λ̂,
+        e‖p + d − a‖² + (1 − e)‖p − a‖² = ‖p + e·d − a‖² up to a constant.
+        """
+        scale = 1 / max(kappa, FLAT)
+        by_kappa = Learnt(
+            trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
+            common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
+        )
+        if not self._estimates:
             return by_kappa
         updated = np.flatnonzero(row_known(state.updates))
         ids = np.intersect1d(updated, self._portrayed(state, round), assume_unique=True)
         if not ids.size:
             return by_kappa
-        estimate = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
-        if estimate is None:
+        unexplained_part = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
+        if unexplained_part is None:
             return by_kappa
-        return float(np.clip(estimate, LEAST_ESTIMATE, LARGEST_ESTIMATE))
+        return Learnt(
+            trade_off=float(np.clip(unexplained_part, LEAST_ESTIMATE, LARGEST_ESTIMATE)),
+            common=by_kappa.common,
+            ledger=min(unexplained_part / LEAST_ESTIMATE, 1.0) if self.learn_ledger else 1.0,
+        )
 
     @property
     def _one_label_trade_off(self) -> float:
@@ -292,12 +394,17 @@ class Microcosm(Selector[Memory]):
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Set d ← ρ(d + p − a) with the weights of those who had their turn, where they add up to 1; learn features."""
+        state.dispatched[feedback.cohort.ids] = 0.0
         ids = self._booked(state, feedback)
         weights, _ = feedback.cohort.weights_of(ids)
         if abs(weights.sum() - 1.0) < 1e-9:
-            owed = state.owed + data_shares(feedback.round.population)
+            owed = state.owed + self._due_shares(feedback.round.population)
             owed[ids] -= weights
             state.owed = (1.0 - self._forgotten(feedback.round)) * owed
+        if self._counts_seconds(feedback.round):
+            state.seconds = observed_seconds(state.seconds, feedback)
+            owing = payments(self._due_shares(feedback.round.population), feedback.round.budget)
+            state.waits = owing.after(state.waits, feedback.round.available, ids, weights)
         for signal in self.needs.reports:
             self._learn(state, feedback.report(signal))
 
@@ -336,7 +443,9 @@ class Microcosm(Selector[Memory]):
             {"by": "labels"},
             {"secure_aggregation": True},
             {"estimate": True, "sketch": 8, "trade_off": 1.0},
-            {"by": "features", "repay_mixture": True, "forgetting": 0.0},
+            {"by": "features", "repay_mixture": False, "forgetting": 0.0},
+            {"estimate": False, "seconds": "observed", "target": "balanced", "by": "labels"},
+            {"seconds": "ignored", "learn_ledger": False},
             {"by": "updates", "sketch": 16},
             {"by": "bias"},
             {"by": "secure"},

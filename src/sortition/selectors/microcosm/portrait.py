@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
+from sortition.core.rounds import NOBODY
 from sortition.core.ties import first_largest
 
 MOST_SWAPS = 20
@@ -41,8 +42,8 @@ class Portrait:
     trade_off: float
     target: Floats
 
-    def chosen(self, places: int) -> Ids:
-        """Return positions of ``places`` candidates: chosen greedily, then improved by the best swaps.
+    def chosen(self, places: int, *, required: Ids = NOBODY, swaps: bool = True) -> Ids:
+        """Return positions of ``places`` candidates, ``required`` first: a greedy choice, improved by the best swaps.
 
         With the residual r = T − Σ_{k∈S} c_k φ_k, candidate j improves the objective by
         c_j (2λ owed_j − c_j (‖φ_j‖² + λ)) + 2 c_j φ_j·r.
@@ -53,21 +54,23 @@ class Portrait:
         doubled = np.asfortranarray(2 * c[:, None] * self.phi)  # columns: a product with few of them reads each once
         residual = self.target.astype(np.float64)
         scale = float(np.abs(single).max(initial=0.0))
-        picks: list[int] = []
-        for _ in range(min(places, c.size)):
+        picks: list[int] = required.tolist()
+        residual = residual - c[picks] @ self.phi[picks]
+        for _ in range(min(places, c.size) - required.size):
             score = doubled @ residual
             score += single
             score[picks] = -np.inf
             pick = first_largest(score, scale)
             picks.append(pick)
             residual = residual - c[pick] * self.phi[pick]
-        return self._swapped(np.array(picks, np.int64), single, doubled, scale)
-
-    def _swapped(self, picks: Ids, single: Floats, doubled: Floats, scale: float) -> Ids:
-        """Make the best exchange of one member while one improves the objective."""
+        chosen = np.array(picks, np.int64)
         n = len(self.phi)
-        if not picks.size or picks.size == n or n > SWAPPED_UP_TO:
-            return picks
+        if not swaps or chosen.size == required.size or chosen.size == n or n > SWAPPED_UP_TO:
+            return chosen
+        return self._swapped(chosen, single, doubled, scale, n_required=required.size)
+
+    def _swapped(self, picks: Ids, single: Floats, doubled: Floats, scale: float, *, n_required: int) -> Ids:
+        """Make the best exchange of one member while one improves the objective; the first ``n_required`` stay."""
         weighted = self.provisional[:, None] * self.phi
         for _ in range(MOST_SWAPS):
             residual = self.target - weighted[picks].sum(axis=0)
@@ -75,6 +78,7 @@ class Portrait:
             leaving = single[picks] + np.einsum("ij,ij->i", doubled[picks], residual + weighted[picks])
             gain = joining + weighted[picks] @ doubled.T - leaving[:, None]
             gain[:, picks] = -np.inf
+            gain[:n_required] = -np.inf
             best_gain = gain.max(axis=0)
             if best_gain.max() <= CLOSE * scale:
                 break

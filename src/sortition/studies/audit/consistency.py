@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from sortition.audit import entries as audit
 from sortition.audit.encoding import decode_ids, decode_numbers, json_value
 from sortition.audit.entries import commitment, digest_of
 from sortition.audit.events import LoggedStep, has_events, logged_steps
 from sortition.audit.recompute import UNREADABLE
 from sortition.audit.schema import Header, RoundEntry, asked_ids, done_ids
+from sortition.core.cost import Until, cumulative_costs
 from sortition.core.errors import SortitionError
 from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.registrar import Registrar
@@ -186,9 +189,25 @@ def against_end(run: run_folder.Run, config: RunConfig) -> list[str]:
         faults.append(f"The summary has {run.summary.get('rounds')} rounds; rounds.jsonl {played}.")
     target = config.target if config.stop_at_target else None
     stop = StopRule(target, cast(list[RoundRecord], run.records))
-    if played < config.rounds and not stop.reached:
+    if config.until is not None:
+        faults += _against_limit(run, config.until, ends_early=stop.reached or played >= config.most_rounds)
+    elif played < config.most_rounds and not stop.reached:
         faults.append(f"The run ends after {played} of {config.rounds} rounds, and no target was reached by then.")
     return faults + _against_figures(run)
+
+
+def _against_limit(run: run_folder.Run, until: Until, *, ends_early: bool) -> list[str]:
+    """Return whether a run ended before its cost reached the limit, without another reason, or went on beyond it."""
+    costs = cumulative_costs(run.records)[until.currency]
+    reached = np.flatnonzero(costs >= until.limit)
+    if not reached.size:
+        if ends_early:
+            return []
+        return [f"The run ends after {costs.size} rounds, and {until} were not reached by then."]
+    beyond = costs.size - 1 - int(reached[0])
+    if beyond:
+        return [f"The run goes on for {beyond} rounds after {until} were reached."]
+    return []
 
 
 def _against_figures(run: run_folder.Run) -> list[str]:

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from sortition.audit import hash_chain
-from sortition.audit.encoding import MOST
+from sortition.audit.encoding import MAX_CLIENTS
 from sortition.audit.entries import commitment, digest_of
 from sortition.audit.events import has_events, logged_steps
 from sortition.audit.recompute import recompute
@@ -145,7 +145,7 @@ def _examine_choices(
             [link.entry for link in links[1:]],
             registrar,
             population=lambda n: disclosed_population(disclosed, n),
-            called=names.called if names else None,
+            client_name=names.called if names else None,
         )
         finding.add(result, header)
 
@@ -169,7 +169,7 @@ def _fresh_registrar(header: ReadOnlyTable, disclosed: ReadOnlyTable, finding: F
 
 def disclosed_population(disclosed: ReadOnlyTable, clients: object) -> Population:
     """Return the first so many clients, as they were disclosed."""
-    if isinstance(clients, bool) or not isinstance(clients, int) or not 0 < clients <= MOST:
+    if isinstance(clients, bool) or not isinstance(clients, int) or not 0 < clients <= MAX_CLIENTS:
         raise ValueError(f"{clients!r} clients")
     facts = {}
     for name, rows in disclosed.get("facts", {}).items():

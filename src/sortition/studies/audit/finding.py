@@ -56,7 +56,7 @@ class Finding:
     def add(self, result: Recomputation, header: ReadOnlyTable) -> None:
         """Take over what the recomputation found; another version of the code may choose differently."""
         self.recomputed = result.rounds
-        self.unchecked_because = result.left or self.unchecked_because
+        self.unchecked_because = result.stopped_because or self.unchecked_because
         version = str(dict(header.get("versions") or {}).get("sortition", "unknown"))[:40]
         if version == __version__:
             self.faults += result.differences

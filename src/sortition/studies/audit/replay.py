@@ -35,7 +35,7 @@ class Configured:
     def __call__(self, t: int) -> Evidence:
         """Return what the log's entry of round t must have."""
         self._t = t
-        expected = {
+        expected: dict[str, object] = {
             "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
             "budget": self.setup.cohort_pace.places,
             "joined": encode_joined(self.setup.known(t)) if self._has_newcomers(t) else None,
@@ -88,11 +88,11 @@ class Replay(Configured):
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
         """Forget the answers to an abandoned turn: a new one begins."""
-        self._evidence.asked.clear()
+        self._evidence.answers.clear()
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
         """Keep the answers."""
-        self._evidence.asked.append(answers)
+        self._evidence.answers.append(answers)
 
     def dispatched(self, turn: Turn) -> None:
         """Nothing to keep: the round is finished next."""

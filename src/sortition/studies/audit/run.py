@@ -38,7 +38,7 @@ def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
 
 
 def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
-    finding.planned = run.config.get("rounds", 0)
+    finding.planned = run.config.get("rounds", 0)  # 0: nobody knows
     if not run.done:  # known before the log is read: a run may go on meanwhile
         finding.state = "in progress" if in_use(run.path / LOCK) else "unfinished"
     if not (run.path / run_folder.AUDIT).exists():
@@ -110,8 +110,8 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
         finding.entries = common + 1
     finding.faults += against_header(header, registrar, run.manifest.get("audit"))
     finding.faults += against_records(entries, records)
-    if len(entries) > config.rounds:
-        finding.faults.append(f"The log has {len(entries)} rounds; the configuration has {config.rounds}.")
+    if len(entries) > config.most_rounds:
+        finding.faults.append(f"The log has {len(entries)} rounds; the configuration has {config.most_rounds}.")
     if finding.faults:
         finding.unchecked_because = "the log does not fit the run"
         return

@@ -6,6 +6,7 @@ import platform
 
 from sortition import __version__
 from sortition.audit.entries import installed_version
+from sortition.core.cost import MOST_ROUNDS
 from sortition.results import run_folder
 from sortition.simulation import Setup
 from sortition.studies import methods, own_code
@@ -49,8 +50,11 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
     document["notes"] = [
         *parts.train.notes,
         *built.availability.notes,
+        *built.world.fleet.notes,
         *methods.outside_notes(selector),
+        *selector.remarks(setup.conditions),
         *_engine_notes(config, setup),
+        *_limit_notes(config),
     ]
     return document
 
@@ -62,6 +66,13 @@ def _engine_notes(config: RunConfig, setup: Setup) -> list[str]:
     if config.task is None or learner.is_stacked or not is_chain:
         return []
     return [f"Clients train one after the other, since only cross-entropy is stacked; the loss is {config.task.loss}."]
+
+
+def _limit_notes(config: RunConfig) -> list[str]:
+    """Note that methods are not told how many rounds there will be where only the cost ends a run."""
+    if config.until is None or config.rounds is not None:
+        return []
+    return [f"Runs end at {config.until}, at the latest after {MOST_ROUNDS:,} rounds: methods know no horizon."]
 
 
 def _aggregation(setup: Setup) -> TomlTable:

@@ -96,7 +96,7 @@ def _play_method(run: OpenRun) -> Play:
     summary = RunSummary()
     run.callbacks.on_start(config, run.path, simulation.played)
     try:
-        while simulation.played < config.rounds and not stop.reached:
+        while not simulation.has_ended and not stop.reached:
             if run.stopping():
                 _save(run.path, simulation, journals)
                 return False
@@ -124,7 +124,7 @@ def _play_reference(run: OpenRun, model: Reference) -> bool:
     summary = RunSummary()
     run.callbacks.on_start(run.config, run.path, 0)
     try:
-        for t in range(run.config.rounds):
+        for t in range(run.config.most_rounds):
             if run.stopping():
                 return False
             started = time.perf_counter()
@@ -192,12 +192,24 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     arrays = {"sizes": world.holdings.sizes}
     if world.has_label_counts:
         arrays["label_counts"] = world.label_counts
-    if config.rounds * run.built.split.clients <= STORED_BITS:
+    if config.rounds is not None and _stores_availability(run, config.rounds):
         arrays["availability"] = federation.availability_bits(run.setup, config.rounds)
     if world.adversaries is not None:
         arrays["adversaries"] = world.adversaries.ids
     write_folder.write_arrays(path / run_folder.FEDERATION, arrays)
     return simulation
+
+
+def _stores_availability(run: OpenRun, rounds: int) -> bool:
+    return rounds * run.built.split.clients <= STORED_BITS
+
+
+def _add_availability(run: OpenRun, rounds: int) -> None:
+    """Store who was reachable in a run whose number of rounds was not known before its end."""
+    if run.config.rounds is None and _stores_availability(run, rounds):
+        arrays = run_folder.Run(run.path).federation()
+        arrays["availability"] = federation.availability_bits(run.setup, rounds)
+        write_folder.write_arrays(run.path / run_folder.FEDERATION, arrays)
 
 
 def _rounded(timings: Mapping[str, float]) -> dict[str, float]:
@@ -213,6 +225,7 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 
 
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:
+    _add_availability(run, simulation.played)
     last_round = simulation.played - 1
     evaluator = run.setup.at(last_round).world.evaluator
     client_scores = evaluator.client_scores(simulation.params)

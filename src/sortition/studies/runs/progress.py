@@ -125,7 +125,7 @@ class Bars:
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
         """Show the bars."""
         self.runs = runs
-        self.total = self.bars.add_task("all runs", total=sum(run.rounds for run in runs), shown=f"0/{len(runs)}")
+        self.total = self.bars.add_task("all runs", total=_all_rounds(runs), shown=f"0/{len(runs)}")
         with self.bars:
             yield
 
@@ -141,7 +141,7 @@ class Bars:
             self.bars.console.print(LOST_WORKER.format(name_of(run)), markup=False)
         else:
             if event.kind == "done":
-                self._move(event.index, run.rounds)
+                self._move(event.index, run.rounds or self._played(event.index))
                 self.ended += 1
             elif event.kind == "failed":
                 self.failed += 1
@@ -150,10 +150,14 @@ class Bars:
             self.bars.remove_task(self.tasks.pop(event.index))
 
     def _move(self, index: int, played: int) -> None:
-        position = self.bars.task_ids.index(self.tasks[index])
-        already_shown = self.bars.tasks[position].completed
+        already_shown = self._played(index)
         self.bars.update(self.tasks[index], completed=played)
         self.bars.advance(self.total, played - already_shown)
+
+    def _played(self, index: int) -> int:
+        """Return how many rounds of a run are shown."""
+        position = self.bars.task_ids.index(self.tasks[index])
+        return int(self.bars.tasks[position].completed)
 
 
 class NotebookBar:
@@ -172,7 +176,7 @@ class NotebookBar:
         """Show the bar, and in the end what became of the runs."""
         self.runs = runs
         self.started_at = time.monotonic()
-        self.total = max(sum(run.rounds for run in runs), 1)
+        self.total = _all_rounds(runs)
         self._draw(force=True)
         try:
             yield
@@ -186,7 +190,7 @@ class NotebookBar:
         if event.kind == "tick":
             self.rounds[event.index] = event.round
         elif event.kind == "done":
-            self.rounds[event.index] = run.rounds
+            self.rounds[event.index] = run.rounds or self.rounds.get(event.index, 0)
             self.ended += 1
         elif event.kind == "failed":
             self.failed += 1
@@ -200,10 +204,15 @@ class NotebookBar:
         if not force and time.monotonic() - self.drawn_at < SECONDS_PER_DRAWING:
             return
         self.drawn_at = time.monotonic()
-        share = sum(self.rounds.values()) / self.total
+        if self.total is None:  # nobody knows how many rounds there will be
+            share = self.ended / max(len(self.runs), 1)
+            extent = f"{sum(self.rounds.values()):,} rounds"
+        else:
+            share = sum(self.rounds.values()) / max(self.total, 1)
+            extent = f"{100 * share:.0f} % of the rounds"
         self._show(
             f'<progress value="{share:.3f}" max="1"></progress> {self.ended}/{len(self.runs)} runs'
-            f"{_failures(self.failed)}, {100 * share:.0f} % of the rounds"
+            f"{_failures(self.failed)}, {extent}"
         )
 
     def _show(self, markup: str) -> None:
@@ -239,9 +248,15 @@ def say(progress: Progress, text: str) -> None:
         progress.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def _all_rounds(runs: Sequence[RunConfig]) -> int | None:
+    """Return how many rounds there will be at most; None where the cost alone ends a run."""
+    rounds = [run.rounds for run in runs if run.rounds is not None]
+    return sum(rounds) if len(rounds) == len(runs) else None
+
+
 def _rounds_and_figure(run: RunConfig, event: Event) -> str:
     """Return how far a run is, and the figure of its last evaluation."""
-    rounds = f"round {event.round}/{run.rounds}"
+    rounds = f"round {event.round}" if run.rounds is None else f"round {event.round}/{run.rounds}"
     if event.value is None:
         return rounds
     return f"{rounds} {_figure_name(run)} {event.value:.3f}"

@@ -53,7 +53,7 @@ class Reference(ABC):
         self.examples = 0
         self.steps = 0
         loss = self.train(t)
-        is_last = t + 1 == self.config.rounds
+        is_last = t + 1 == self.config.most_rounds
         is_evaluated = is_last or (t + 1) % self.config.evaluate_every == 0
         return {
             "round": t,

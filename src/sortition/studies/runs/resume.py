@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sortition.core.cost import MOST_ROUNDS, Until, last_costs
 from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import difference
 from sortition.results import run_folder
@@ -49,8 +50,22 @@ def state(run: RunConfig, path: Path) -> RunState:
     if not stored.done:
         return "started"
     rounds_played = stored.summary.get("rounds", 0)
-    stopped_at_target = rounds_played < stored.config["rounds"]
-    return "done" if stopped_at_target or rounds_played >= run.rounds else "started"
+    if _stopped_at_target(stored, rounds_played):
+        return "done"
+    return "done" if rounds_played >= run.most_rounds or _has_cost(stored, run.until) else "started"
+
+
+def _stopped_at_target(stored: run_folder.Run, rounds_played: int) -> bool:
+    """Tell whether a finished run ended before its rounds were played and its cost reached the limit."""
+    limits = stored.config.get("until")
+    if rounds_played >= stored.config.get("rounds", MOST_ROUNDS):
+        return False
+    return not _has_cost(stored, Until(**limits) if limits else None)
+
+
+def _has_cost(stored: run_folder.Run, until: Until | None) -> bool:
+    """Tell whether the records of a run have reached a limit."""
+    return until is not None and until.is_reached(last_costs(stored.records))
 
 
 def _check_same_code(stored: run_folder.Run, table: ReadOnlyTable) -> None:
@@ -89,14 +104,18 @@ def _check_same_configuration(run: RunConfig, stored: run_folder.Run) -> None:
 
 
 def _keys_that_may_change(run: RunConfig, stored_table: ReadOnlyTable, table: ReadOnlyTable) -> set[str]:
-    """Return the keys that may differ: more rounds without a horizon, and a target at which runs do not stop."""
+    """Return the keys that may differ: limits that grow, without a horizon, and a target at which runs do not stop."""
     keys = set()
-    has_fewer_rounds = table["rounds"] < stored_table.get("rounds", float("inf"))
-    if not has_fewer_rounds and not _plans_for_its_horizon(run):
-        keys.add("rounds")
+    if not _plans_for_its_horizon(run):
+        limits = [key for key in ("rounds", *_until_keys(stored_table)) if key in table and key in stored_table]
+        keys |= {key for key in limits if table[key] >= stored_table[key]}
     if not run.stop_at_target:
         keys |= {key for key in (*stored_table, *table) if key.startswith("target.")}
     return keys
+
+
+def _until_keys(table: ReadOnlyTable) -> list[str]:
+    return [key for key in table if key.startswith("until.")]
 
 
 def _plans_for_its_horizon(run: RunConfig) -> bool:

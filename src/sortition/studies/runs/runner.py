@@ -172,6 +172,8 @@ def _write_index(out: Path, plan: StudyPlan) -> None:
     }
     if plan.criteria.all_pairs:
         index["all_pairs"] = True
+    if plan.criteria.cost is not None:
+        index["cost"] = plan.criteria.cost
     index["runs"] = len(plan.runs)
     index["settings"] = list(dict.fromkeys([*plan.settings, *previous_index.get("settings", [])]))
     index["methods"] = list(dict.fromkeys([*plan.labels, *previous_index.get("methods", [])]))

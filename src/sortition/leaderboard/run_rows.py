@@ -1,0 +1,172 @@
+"""Results of suite 2 as they are kept: one Parquet file a cell, one row a run, small enough to be committed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sortition import __version__
+from sortition.core.errors import StorageError
+from sortition.leaderboard.entrants import Entrant
+from sortition.leaderboard.figures import Curve
+from sortition.leaderboard.tracks import TrackCell, TrackSuite
+from sortition.results import metrics
+from sortition.results.run_folder import Run
+
+MOST_ROWS = 1_000_000  # a Parquet file of a kilobyte can announce any number of rows
+KEY = ["cell", "label", "seed"]
+DONE = "done"
+FAILED = "failed"
+SCHEMA: dict[str, Any] = {
+    "suite": pl.String,
+    "track": pl.String,
+    "cell": pl.String,
+    "row": pl.String,
+    "label": pl.String,
+    "configuration": pl.String,
+    "information": pl.String,
+    "seed": pl.Int32,
+    "status": pl.String,
+    "reason": pl.String,
+    "sortition": pl.String,
+    "federation": pl.String,
+    "data": pl.String,
+    "partition": pl.String,
+    "choices": pl.String,
+    "rounds": pl.Int32,
+    "clock": pl.Float64,
+    "evaluated": pl.List(pl.Int32),
+    "clocks": pl.List(pl.Float64),
+    "accuracies": pl.List(pl.Float32),
+    "megabytes": pl.Float32,
+    "passes": pl.Float32,
+    "milliseconds": pl.Float32,
+    "seconds": pl.Float32,
+}
+CHOICES = ("round", "cohort", "answered", "skipped")  # what the digest of choices holds of a round
+
+
+def choices_digest(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return the SHA-256 of who was chosen in every round, and whose update was used."""
+    digest = hashlib.sha256()
+    for record in records:
+        line = json.dumps({key: record.get(key) for key in CHOICES}, sort_keys=True)
+        digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def federation_digest(suite: TrackSuite, cell: TrackCell) -> str:
+    """Return the SHA-256 of a cell as a setting of a study; later versions of Sortition give the same."""
+    return hashlib.sha256(json.dumps(suite.setting(cell), sort_keys=True).encode()).hexdigest()
+
+
+def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, seed: int) -> dict[str, Any]:
+    """Return what the row of a run says before it is played."""
+    return {
+        "suite": suite.version,
+        "track": cell.track,
+        "cell": cell.name,
+        "row": entrant.row,
+        "label": entrant.label,
+        "configuration": entrant.configuration,
+        "information": entrant.information,
+        "seed": seed,
+        "sortition": __version__,
+        "federation": federation_digest(suite, cell),
+    }
+
+
+def finished_row(about: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """Return the row of a finished run, from its folder."""
+    try:
+        records = run.records
+        evaluated = [record for record in records if record.get("test")]
+        data = run.manifest["data"]
+        return {
+            **about,
+            "status": DONE,
+            "reason": None,
+            "data": data["digest"],
+            "partition": data["partition"],
+            "choices": choices_digest(records),
+            "rounds": len(records),
+            "clock": records[-1].get("clock") if records else None,
+            "evaluated": [int(record["round"]) + 1 for record in evaluated],
+            "clocks": [record.get("clock") for record in evaluated],
+            "accuracies": [record["test"]["accuracy"] for record in evaluated],
+            "megabytes": run.summary["figures"].get("megabytes"),
+            "passes": run.summary["totals"]["passes"] / max(1, len(records)),
+            "milliseconds": metrics.selection_ms(run),
+            "seconds": sum(float(timing.get("total", 0.0)) for timing in run.timings),
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(f"{run.path} is no finished run of a leaderboard: {error!r}. Remove it.") from None
+
+
+def failed_row(about: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """Return the row of a run that failed; it counts as the worst."""
+    first_line = (reason.strip().splitlines() or ["unknown"])[-1]
+    return {**about, "status": FAILED, "reason": first_line[:300]}
+
+
+def table_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return rows as a table; what a row does not say is missing."""
+    return pl.DataFrame([{key: row.get(key) for key in SCHEMA} for row in rows], schema=SCHEMA)
+
+
+def path_of(folder: Path, cell: TrackCell) -> Path:
+    """Return the file of a cell."""
+    return folder / cell.track / f"{cell.name}.parquet"
+
+
+def read_rows(path: Path) -> pl.DataFrame:
+    """Read the rows of a cell; return an empty table where there is no file."""
+    if not path.exists():
+        return table_of([])
+    try:
+        if not path.is_file():
+            raise ValueError("it is not a file")
+        n_rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        if n_rows > MOST_ROWS:
+            raise ValueError(f"it announces {n_rows:,} rows, more than {MOST_ROWS:,}")
+        return pl.read_parquet(path, glob=False).select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        first_line = (str(error).splitlines() or ["unreadable"])[0]
+        raise StorageError(f"{path} is no table of a leaderboard's runs: {first_line}. Remove it.") from None
+
+
+def read_all(suite: TrackSuite, folder: Path, cells: Iterable[TrackCell]) -> pl.DataFrame:
+    """Read the rows of several cells that were run in this version of the suite."""
+    tables = [read_rows(path_of(folder, cell)) for cell in cells]
+    return pl.concat([table_of([]), *tables]).filter(pl.col("suite") == suite.version)
+
+
+def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add rows to the file of a cell, in place of those of the same method and seed; equal rows give equal bytes."""
+    new = table_of(rows)
+    if new.is_empty():
+        return
+    kept = read_rows(path).filter(pl.col("suite") == new["suite"][0])
+    combined = pl.concat([kept, new]).unique(KEY, keep="last", maintain_order=True).sort(KEY)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    combined.write_parquet(temporary, compression="zstd", compression_level=19)
+    temporary.replace(path)
+
+
+def curve_of(suite: TrackSuite, cell: TrackCell, row: Mapping[str, Any]) -> Curve:
+    """Return the curve of a row, by rounds or by seconds as its cell is judged."""
+    accuracies = np.asarray(row["accuracies"] or [], np.float64)
+    if cell.is_timed:
+        if cell.seconds is None:
+            raise StorageError(f"{cell.name} has no time budget.")
+        clocks = np.asarray(row["clocks"] or [], np.float64)
+        return Curve(clocks, accuracies, cell.seconds, by_time=True)
+    rounds = np.asarray(row["evaluated"] or [], np.float64)
+    return Curve(rounds, accuracies, float(suite.setting(cell)["rounds"]), by_time=False)

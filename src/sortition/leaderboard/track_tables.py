@@ -1,0 +1,129 @@
+"""The standings of a track in words and tables, for the terminal and the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sortition.leaderboard.entrants import BASELINE
+from sortition.leaderboard.inference import SECONDS, CorrectedTest, RowStanding, TrackBoard
+from sortition.leaderboard.tracks import FAMILIES
+from sortition.results.table import Table
+
+OWN = "microcosm"  # rows of our own method begin with it
+
+
+def points(gain: float) -> str:
+    """Write a difference of accuracies in percentage points, with its sign."""
+    return f"{100 * gain:+.1f}"
+
+
+def p_text(test: CorrectedTest | None) -> str:
+    """Write the adjusted p of a test, and whether it separates."""
+    if test is None:
+        return "–"
+    sign = "" if test.separated else " n.s."
+    return f"{test.adjusted:.2g}{sign}"
+
+
+def standings_table(board: TrackBoard, title: str = "") -> Table:
+    """Return a row per method: ranks, gain with its interval, tests, better and worse cells, failures, cost."""
+    columns = ["method", "class", "rank", "gain", "95 %", "p, uniform", "p, best other", "end", "better/worse"]
+    if board.is_timed:
+        columns += ["reached", "rank, seconds"]
+    columns += ["failed", "MB", "ms"]
+    table = Table(title, columns)
+    for standing in board.standings():
+        cells = [
+            standing.row,
+            standing.information,
+            f"{standing.ranks['area']:.2f}",
+            points(standing.gain),
+            f"{points(standing.low)}, {points(standing.high)}",
+            p_text(standing.baseline_test),
+            p_text(standing.leader_test),
+            points(standing.end_gain),
+            f"{standing.better}/{standing.worse}",
+        ]
+        if standing.reached is not None:
+            n_reached, n_runs = standing.reached
+            cells += [f"{n_reached}/{n_runs}", f"{standing.ranks[SECONDS]:.2f}"]
+        cells += [str(standing.failures), f"{standing.megabytes:.1f}", f"{standing.milliseconds:.2f}"]
+        table.rows.append(cells)
+    return table
+
+
+def family_table(board: TrackBoard) -> Table:
+    """Return the mean gain of area by family, a row per method."""
+    families = [family for family in FAMILIES if any(cell.family == family for cell in board.cells)]
+    counts = {family: sum(cell.family == family for cell in board.cells) for family in families}
+    table = Table("", ["method", *(f"{family} ({counts[family]})" for family in families)])
+    for standing in board.standings():
+        if standing.row != BASELINE:
+            table.rows.append([standing.row, *(points(standing.by_family[family]) for family in families)])
+    return table
+
+
+def sensitivity_table(board: TrackBoard) -> Table:
+    """Return who is first without each data set, and how surely."""
+    table = Table("", ["without", "cells", "first", "gain", "separated from uniform", "separated from others"])
+    for entry in board.sensitivity():
+        table.rows.append(
+            [
+                entry.without,
+                str(entry.cells),
+                entry.leader,
+                points(entry.gain),
+                "yes" if entry.separated_from_baseline else "no",
+                f"{entry.separated_from} of {entry.others}",
+            ]
+        )
+    return table
+
+
+def plain_words(board: TrackBoard) -> list[str]:
+    """Say who is first, from whom it is separated and from whom not, and where our own method is beaten."""
+    standings = board.standings()
+    if len(standings) < 2:
+        return []
+    sentences = [_on_leader(standings), *_on_own(board, standings)]
+    beaten = [row.row for row in standings if row.baseline_test and row.baseline_test.separated and row.gain < 0]
+    if beaten:
+        sentences.append(f"Separated from uniform, and worse: {', '.join(beaten)}.")
+    return sentences
+
+
+def _on_leader(standings: Sequence[RowStanding]) -> str:
+    leader = standings[0]
+    others = standings[1:]
+    alike = [row.row for row in others if row.leader_test and not row.leader_test.separated]
+    sentence = f"First by mean rank is {leader.row} ({points(leader.gain)} points over uniform)"
+    if leader.baseline_test is not None and not leader.baseline_test.separated:
+        sentence += ", not separated from uniform"
+    if not alike:
+        return f"{sentence}; it is separated from all {len(others)} others."
+    return f"{sentence}; it is not separated from {len(alike)} of {len(others)} others: {', '.join(alike)}."
+
+
+def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
+    """Say where the best of our own rows is beaten by a row of others."""
+    own = [row for row in standings if row.row.startswith(OWN)]
+    others = [row for row in standings if not row.row.startswith(OWN)]
+    if not own or not others:
+        return []
+    best_own = own[0].row
+    means = board.means("area")
+    lost = []
+    for cell, by_row in means.items():
+        area, best = max((by_row[row.row], row.row) for row in others)
+        if area > by_row[best_own]:
+            lost.append(f"{cell} ({best}, {points(by_row[best_own] - area)})")
+    sentences = []
+    if lost:
+        sentences.append(
+            f"Of our own rows {best_own} is the best; in {len(lost)} of {len(means)} cells another method beats it: "
+            f"{', '.join(lost)}."
+        )
+    weak = [family for family, gain in own[0].by_family.items() if gain <= 0]
+    if weak:
+        sentences.append(f"It does not gain over uniform in the families {', '.join(weak)}.")
+    return sentences

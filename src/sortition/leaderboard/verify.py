@@ -1,0 +1,280 @@
+"""Are stored results of suite 2 what they say? Every row is checked, and a random tenth of the runs is played again."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sortition.core.errors import InputError
+from sortition.core.streams import stream
+from sortition.leaderboard import queue, run_rows
+from sortition.leaderboard.entrants import BASELINE, Configurations, Entrant
+from sortition.leaderboard.tracks import TrackCell, TrackSuite
+
+SHARE = 0.1  # of the runs that are played again
+TOLERANCE = 1e-6  # of an accuracy; choices must be the same
+SAME_FOR_ALL = ("data", "partition")  # of one cell and seed
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Report:
+    """What a verification found.
+
+    Attributes:
+        rows: how many rows were checked.
+        rerun: (cell, label, seed) of the runs that were played again.
+        problems: what does not hold, in sentences.
+        notes: what a reader should look at, without being wrong.
+    """
+
+    rows: int = 0
+    rerun: list[tuple[str, str, int]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong, and something was played again."""
+        return not self.problems and bool(self.rerun)
+
+
+def verify(
+    suite: TrackSuite,
+    folder: Path,
+    configurations: Configurations,
+    *,
+    cells: Sequence[TrackCell],
+    labels: Sequence[str] | None = None,
+    share: float = SHARE,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda line: None,
+) -> Report:
+    """Check the stored rows of these cells, and play a random share of them again; ``labels`` limits whose."""
+    report = Report()
+    rows: list[Row] = []
+    for cell in cells:
+        stored = run_rows.read_rows(run_rows.path_of(folder, cell)).rows(named=True)
+        report.problems += checked_rows(suite, cell, stored, configurations)
+        rows += [row for row in stored if labels is None or row["row"] in labels]
+    report.rows = len(rows)
+    report.notes += same_choices(rows)
+    if not report.problems and rows:
+        drawn = drawn_rows(rows, share, seed)
+        report.rerun = [(row["cell"], row["label"], row["seed"]) for row in drawn]
+        report.problems += rerun(suite, drawn, say=say)
+    return report
+
+
+def drawn_rows(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
+    """Draw a share of the rows, at least one, by the verifier's seed."""
+    n_drawn = max(1, math.ceil(share * len(rows)))
+    positions = stream(seed, "leaderboard verification").permutation(len(rows))[:n_drawn]
+    return [rows[position] for position in sorted(positions)]
+
+
+# -- checks of the file -----------------------------------------------------------------------------------------------
+
+
+def checked_rows(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], configurations: Configurations) -> list[str]:
+    """Return what is wrong with the rows of one cell, without playing anything."""
+    problems = []
+    candidate_by_label = _candidates(configurations)
+    shared: dict[int, Row] = {row["seed"]: row for row in rows if row["label"] == BASELINE}
+    for row in rows:
+        who = f"{cell.name}, {row['label']}, seed {row['seed']}"
+        sentences = _wrong(suite, cell, row, candidate_by_label, shared.get(row["seed"]))
+        problems += [f"{who}: {sentence}" for sentence in sentences]
+    return problems + _copies(cell, rows)
+
+
+def _candidates(configurations: Configurations) -> dict[str, Entrant]:
+    return {
+        candidate.label: candidate
+        for default in configurations.defaults()
+        for candidate in configurations.candidates(default)
+    }
+
+
+def _wrong(
+    suite: TrackSuite, cell: TrackCell, row: Row, candidates: Mapping[str, Entrant], baseline: Row | None
+) -> Iterable[str]:
+    """Yield what is wrong with one row."""
+    if row["suite"] != suite.version:
+        yield f"it is of the suite {row['suite']}, not {suite.version}."
+        return
+    if (row["cell"], row["track"]) != (cell.name, cell.track):
+        yield f"it is of the cell {row['cell']} of the track {row['track']}."
+        return
+    if row["seed"] not in suite.seeds_of(cell):
+        yield f"the cell has the seeds 0 … {len(suite.seeds_of(cell)) - 1}."
+        return
+    try:
+        entrant = entrant_of(row, candidates)
+        config = suite.study(cell, [entrant.entry], [row["seed"]]).runs[0]
+    except InputError as error:
+        yield str(error)
+        return
+    if row["federation"] != run_rows.federation_digest(suite, cell):
+        yield "the federation is not that of the cell."
+    if row["information"] != entrant.information:
+        yield f"its information class is {entrant.information}, not {row['information']}."
+    if row["status"] == run_rows.FAILED:
+        return
+    if row["status"] != run_rows.DONE:
+        yield f"its status is {row['status']!r}."
+        return
+    if baseline is None:
+        yield f"there is no run of {BASELINE} with its seed."
+    elif any(row[key] != baseline[key] for key in SAME_FOR_ALL):
+        yield f"its data or partition are not those of {BASELINE} with the same seed."
+    yield from _wrong_curve(cell, row, config.rounds or 0, config.evaluate_every)
+
+
+def entrant_of(row: Row, candidates: Mapping[str, Entrant]) -> Entrant:
+    """Return the entrant of a row; refuse one that the suite's files state otherwise, or do not know."""
+    entrant = _stated_entrant(row)
+    stated = candidates.get(row["label"])
+    if stated is not None and (stated.configuration, stated.row) != (entrant.configuration, entrant.row):
+        raise InputError(f"{row['label']} is {stated.configuration} in the suite; got {entrant.configuration}.")
+    if stated is None and ":" not in entrant.name:
+        raise InputError(
+            f"the label must be one of the suite's, or the method a class of its own; got {entrant.name!r}."
+        )
+    return entrant
+
+
+def _stated_entrant(row: Row) -> Entrant:
+    """Return the entrant that a row says."""
+    try:
+        parameters = json.loads(row["configuration"])
+        name = str(parameters.pop("name"))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise InputError(f"the configuration must be a table with a name; got {row['configuration']!r}.") from None
+    return Entrant(label=row["label"], name=name, parameters=parameters, row=row["row"])
+
+
+def _wrong_curve(cell: TrackCell, row: Row, rounds: int, evaluate_every: int) -> Iterable[str]:
+    """Yield what is wrong with the curve of a finished run."""
+    played = row["rounds"] or 0
+    evaluated = row["evaluated"] or []
+    expected = [t for t in range(1, played + 1) if t % evaluate_every == 0 or t == played]
+    lengths = {len(row[key] or []) for key in ("evaluated", "clocks", "accuracies")}
+    if list(evaluated) != expected or len(lengths) != 1:
+        yield f"the curve must have the {len(expected)} evaluations of {played} rounds; got {len(evaluated)}."
+        return
+    if not _is_plausible(row):
+        yield "clocks must not fall, and accuracies must be shares."
+    if not _has_ended(cell, row, rounds):
+        yield f"it ended after {played} rounds at {row['clock']} seconds, before its budget or after it."
+
+
+def _is_plausible(row: Row) -> bool:
+    clocks = np.asarray(row["clocks"], np.float64)
+    accuracies = np.asarray(row["accuracies"], np.float64)
+    finite = accuracies[~np.isnan(accuracies)]
+    return bool((np.diff(clocks) >= 0).all() and (finite >= 0).all() and (finite <= 1).all())
+
+
+def _has_ended(cell: TrackCell, row: Row, rounds: int) -> bool:
+    """Tell whether a run has played all its rounds, or has reached its time budget."""
+    if row["rounds"] == rounds:
+        return True
+    is_short = row["rounds"] < rounds
+    return cell.seconds is not None and is_short and row["clock"] is not None and row["clock"] >= cell.seconds
+
+
+def _copies(cell: TrackCell, rows: Sequence[Row]) -> list[str]:
+    """Return which seeds of a method have the same choices and the same curve."""
+    seeds_by_history: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == run_rows.DONE:
+            history = (row["label"], row["choices"], tuple(row["accuracies"] or ()))
+            seeds_by_history[history].append(row["seed"])
+    return [
+        f"{cell.name}, {history[0]}: the seeds {', '.join(map(str, sorted(seeds)))} have one and the same history."
+        for history, seeds in seeds_by_history.items()
+        if len(seeds) > 1
+    ]
+
+
+def same_choices(rows: Sequence[Row]) -> list[str]:
+    """Return a note for methods of different rows that chose the same clients in a run: they may be one method."""
+    labels_by_history: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for row in rows:
+        if row["status"] == run_rows.DONE:
+            labels_by_history[row["cell"], row["seed"], row["choices"]].add(row["label"])
+    cells_by_labels: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for (cell, _, _), labels in labels_by_history.items():
+        if len(labels) > 1:
+            cells_by_labels[tuple(sorted(labels))].add(cell)
+    return [
+        f"{', '.join(labels)} made the same choices in {len(cells)} cells: {', '.join(sorted(cells)[:3])}"
+        f"{', …' if len(cells) > 3 else ''}."
+        for labels, cells in sorted(cells_by_labels.items())
+    ]
+
+
+# -- playing again ----------------------------------------------------------------------------------------------------
+
+
+def rerun(suite: TrackSuite, rows: Sequence[Row], *, say: Callable[[str], object] = lambda line: None) -> list[str]:
+    """Play the runs of these rows again, and return where the results differ."""
+    problems = []
+    with tempfile.TemporaryDirectory(prefix="sortition-verify-") as name:
+        folder = Path(name)
+        rows_by_cell: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            rows_by_cell[row["cell"]].append(row)
+        jobs = []
+        for cell_name, drawn in rows_by_cell.items():
+            missing: dict[int, list[Entrant]] = defaultdict(list)
+            for row in drawn:
+                missing[row["seed"]].append(_stated_entrant(row))
+            jobs.append(queue.Job(suite.named(cell_name), dict(missing)))
+        queue.play(suite, jobs, folder, say=say)
+        for cell_name, drawn in rows_by_cell.items():
+            played = run_rows.read_rows(run_rows.path_of(folder, suite.named(cell_name)))
+            for row in drawn:
+                problems += _different(row, played)
+    return problems
+
+
+def _different(row: Row, played: pl.DataFrame) -> list[str]:
+    """Return how a stored run differs from the one that was played again."""
+    who = f"{row['cell']}, {row['label']}, seed {row['seed']}"
+    same = played.filter((pl.col("label") == row["label"]) & (pl.col("seed") == row["seed"])).rows(named=True)
+    if len(same) != 1:
+        return [f"{who}: it could not be played again."]
+    again = same[0]
+    if again["status"] != row["status"]:
+        return [f"{who}: it is stored as {row['status']}; played again it is {again['status']}."]
+    if row["status"] == run_rows.FAILED:
+        return []
+    problems = []
+    if again["choices"] != row["choices"]:
+        problems.append(f"{who}: other clients were chosen.")
+    if any(again[key] != row[key] for key in SAME_FOR_ALL):
+        problems.append(f"{who}: data or partition differ.")
+    if again["evaluated"] != row["evaluated"] or not _close(again["accuracies"], row["accuracies"]):
+        problems.append(f"{who}: the curve differs.")
+    elif not _close(again["clocks"], row["clocks"]):
+        problems.append(f"{who}: the clock differs.")
+    return problems
+
+
+def _close(again: Sequence[float] | None, stored: Sequence[float] | None) -> bool:
+    first = np.asarray(again or [], np.float64)
+    second = np.asarray(stored or [], np.float64)
+    if first.shape != second.shape:
+        return False
+    return bool(np.allclose(first, second, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))

@@ -1,0 +1,159 @@
+"""Ranks, tests, effects, profiles and sensitivity on results that were made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.leaderboard.small_tracks import made_up_rows, made_up_suite
+
+from sortition.leaderboard.inference import TrackBoard, holm_adjusted, rows_over_cap, signed_rank_p
+from sortition.leaderboard.track_tables import family_table, plain_words, sensitivity_table, standings_table
+from sortition.results.statistics import LEVEL, holm
+
+RNG = np.random.default_rng(7)
+UNIFORM = 0.5 + 0.02 * RNG.standard_normal(12)
+LEVELS = {
+    "uniform": UNIFORM,
+    "good": UNIFORM + 0.08 + 0.005 * np.arange(12),
+    "alike": UNIFORM + 0.01 * np.array([1, -1] * 6) * np.arange(1, 13),
+    "bad": UNIFORM - 0.1 - 0.004 * np.arange(12),
+}
+
+
+def board_of(folder: Path, **options: object) -> TrackBoard:
+    suite = made_up_suite(folder)
+    return TrackBoard(suite, suite.cell, made_up_rows(suite, LEVELS, **options))  # type: ignore[arg-type]
+
+
+def test_rows_are_ranked_over_cells(tmp_path: Path) -> None:
+    board = board_of(tmp_path)
+    standings = board.standings()
+    assert standings[0].row == "good"
+    assert standings[-1].row == "bad"
+    assert standings[0].ranks["area"] < 1.5
+    assert standings[0].better == 12
+    assert standings[-1].worse == 12
+    assert standings[-1].worst_cell == "cell-11"
+    assert standings[-1].worst_gain == pytest.approx(-0.144)
+
+
+def test_tests_against_uniform_and_the_leader_are_corrected_together(tmp_path: Path) -> None:
+    board = board_of(tmp_path)
+    tests = board.baseline_tests
+    assert set(tests) == {"good", "alike", "bad"}
+    assert tests["good"].p == pytest.approx(2 / 2**12)
+    assert tests["good"].separated
+    assert tests["bad"].separated
+    assert not tests["alike"].separated
+    adjusted = holm_adjusted([tests[row].p for row in tests])
+    assert [tests[row].adjusted for row in tests] == adjusted
+    assert board.leader_tests["bad"].against == "good"
+    assert board.leader_tests["good"].against in ("alike", "uniform")
+
+
+def test_adjusted_p_values_reject_what_holms_procedure_rejects() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        p_values = (rng.random(8) ** 4).tolist()
+        assert [p < LEVEL for p in holm_adjusted(p_values)] == holm(p_values)
+    assert holm_adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert signed_rank_p([0.0, 0.0]) == 1.0
+
+
+def test_families_weigh_equally_whatever_their_number_of_cells(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path, cells=4)  # labels has two cells, the others one each
+    levels = {"uniform": [0.5] * 4, "mine": [0.6, 0.5, 0.5, 0.8]}
+    board = TrackBoard(suite, suite.cell, made_up_rows(suite, levels))
+    (mine,) = [row for row in board.standings() if row.row == "mine"]
+    assert mine.by_family == pytest.approx({"labels": 0.2, "sizes": 0.0, "noise": 0.0})
+    assert mine.gain == pytest.approx(0.2 / 3)
+
+
+def test_intervals_hold_the_gain_and_grow_with_the_noise_of_seeds(tmp_path: Path) -> None:
+    quiet = {row.row: row for row in board_of(tmp_path).standings()}["good"]
+    noisy = {row.row: row for row in board_of(tmp_path, noise=0.1).standings()}["good"]
+    assert quiet.low < quiet.gain < quiet.high
+    assert noisy.high - noisy.low > quiet.high - quiet.low
+
+
+def test_failed_runs_are_the_worst_and_stay(tmp_path: Path) -> None:
+    board = board_of(tmp_path, failed=["good"])
+    last = board.standings()[-1]
+    assert last.row == "good"
+    assert last.failures == 36
+    assert last.gain < -0.4
+
+
+def test_a_row_without_all_runs_is_not_ranked(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path)
+    rows = made_up_rows(suite, LEVELS)
+    lacking = rows.filter(~((rows["row"] == "good") & (rows["cell"] == "cell-03") & (rows["seed"] == 2)))
+    board = TrackBoard(suite, suite.cell, lacking)
+    assert board.unfinished == {"good": 1}
+    assert "good" not in [row.row for row in board.standings()]
+    without_baseline = TrackBoard(suite, suite.cell, rows.filter(rows["row"] != "uniform"))
+    assert without_baseline.complete == []
+
+
+def test_a_row_that_took_too_many_hours_is_not_ranked(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path)
+    rows = made_up_rows(suite, LEVELS)
+    slow = rows.with_columns(seconds=pl.when(pl.col("row") == "good").then(pl.lit(400.0)).otherwise("seconds"))
+    assert rows_over_cap(rows) == []
+    assert rows_over_cap(slow) == ["good"]
+    board = TrackBoard(suite, suite.cell, slow, over_cap=rows_over_cap(slow))
+    assert "good" not in board.complete
+    assert "good" not in board.unfinished
+
+
+def test_profiles_count_cells_within_a_factor_of_the_best(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path, cells=2)
+    levels = {"uniform": [0.5, 0.8], "other": [0.75, 0.6]}
+    profiles = TrackBoard(suite, suite.cell, made_up_rows(suite, levels)).error_profiles()
+    assert profiles["uniform"][0] == 0.5  # the best in one of two cells
+    assert profiles["uniform"][-1] == 1.0  # errors 0.5 against 0.25: twice
+
+
+def test_sensitivity_names_who_is_first_without_a_data_set(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path)
+    uniform = np.full(12, 0.5)
+    only_digits = uniform + np.where(np.arange(12) < 4, 0.3, -0.01)
+    steady = uniform + 0.02
+    rows = made_up_rows(suite, {"uniform": uniform, "steady": steady, "only-digits": only_digits})
+    board = TrackBoard(suite, suite.cell, rows)
+    by_data = {entry.without: entry for entry in board.sensitivity()}
+    assert by_data["digits"].cells == 8
+    assert by_data["digits"].leader == "steady"
+    assert by_data["digits"].gain == pytest.approx(0.02)
+
+
+def test_seconds_to_target_are_judged_where_time_is(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path, cells=3, timed=True)
+    levels = {"uniform": [0.5] * 3, "slow": [0.4] * 3}
+    board = TrackBoard(suite, suite.cell, made_up_rows(suite, levels))
+    assert board.targets == {cell.name: pytest.approx(0.5) for cell in suite.cell}
+    rows = {row.row: row for row in board.standings()}
+    assert rows["uniform"].reached == (9, 9)
+    assert rows["slow"].reached == (0, 9)
+    assert rows["uniform"].ranks["seconds"] < rows["slow"].ranks["seconds"]
+
+
+def test_tables_and_words_say_who_is_not_separated(tmp_path: Path) -> None:
+    board = board_of(tmp_path)
+    assert len(standings_table(board).rows) == 4
+    assert len(family_table(board).rows) == 3
+    assert len(sensitivity_table(board).rows) == 3
+    words = " ".join(plain_words(board))
+    assert "First by mean rank is good" in words
+    assert "Separated from uniform, and worse: bad." in words
+
+
+def test_words_say_where_our_own_method_loses(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path, cells=3)
+    levels = {"uniform": [0.5, 0.5, 0.5], "microcosm": [0.7, 0.7, 0.4], "oort": [0.6, 0.8, 0.5]}
+    words = " ".join(plain_words(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
+    assert "in 2 of 3 cells another method beats it: cell-01 (oort, -10.0), cell-02" in words
+    assert "It does not gain over uniform in the families noise." in words

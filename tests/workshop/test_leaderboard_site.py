@@ -1,0 +1,186 @@
+"""The page of suite 2: its data, its files, and what a reader can do with it in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tests.workshop.browser import CHROMIUM, Browser
+from tests.workshop.leaderboard_results import made_up_results
+from workshop.leaderboard_data import Data, described, page_data
+from workshop.leaderboard_picture import top_picture
+from workshop.leaderboard_site import RESULTS, html, parquet_bytes, standings_csv
+from workshop.leaderboard_summary import PAGE, summary
+
+from sortition.leaderboard.entrants import load_configurations
+from sortition.leaderboard.run_rows import read_all, table_of
+from sortition.leaderboard.tracks import load_tracks
+
+SUITE = load_tracks()
+CONFIGURATIONS = load_configurations()
+ROWS = 7
+NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+@pytest.fixture(scope="module")
+def results() -> pl.DataFrame:
+    return made_up_results(SUITE, CONFIGURATIONS, rows=ROWS)
+
+
+@pytest.fixture(scope="module")
+def data(results: pl.DataFrame) -> Data:
+    return page_data(SUITE, CONFIGURATIONS, results, {"active": "A. Verifier, x86-64"}, "2026-11-18")
+
+
+@pytest.fixture(scope="module")
+def page(data: Data, results: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("site") / "page.html"
+    path.write_text(html(data, parquet_bytes(results)), encoding="utf-8")
+    return path
+
+
+def test_every_track_has_its_tables_and_all_cells(data: Data) -> None:
+    assert {track: sorted(content["tables"]) for track, content in data["tracks"].items()} == {
+        "rounds": ["default", "tuned"],
+        "seconds": ["default", "tuned"],
+        "overlap": ["default"],
+        "adversaries": ["default"],
+    }
+    seconds = data["tracks"]["seconds"]
+    assert len(seconds["cells"]) == 24
+    table = seconds["tables"]["default"]
+    assert len(table["rows"]) == ROWS
+    assert len(table["cells"]) == 12
+    assert set(table["profiles"]) == {"area", "seconds"}
+    assert "<svg" in table["diagram"]
+    assert json.dumps(data, allow_nan=False)
+
+
+def test_a_page_without_results_says_so(tmp_path: Path) -> None:
+    empty = page_data(SUITE, CONFIGURATIONS, table_of([]), {}, "2026-11-18")
+    assert all(not content["tables"] for content in empty["tracks"].values())
+    assert "suite-2-" in html(empty, parquet_bytes(table_of([])))
+
+
+def test_the_files_hold_all_runs_and_standings(data: Data, results: pl.DataFrame) -> None:
+    rows = list(csv.DictReader(io.StringIO(standings_csv(data))))
+    assert len(rows) == 6 * ROWS
+    assert rows[0]["suite"] == SUITE.version
+    assert {row["table"] for row in rows} == {"default", "tuned"}
+    assert pl.read_parquet(io.BytesIO(parquet_bytes(results))).height == results.height
+
+
+def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame) -> None:
+    text = summary(SUITE, CONFIGURATIONS, results)
+    assert text.count("### Default parameters") == 4
+    assert text.count("### Tuned parameters") == 2
+    assert text.count("First by mean rank is") == 6
+    assert "Without one data set:" in text
+
+
+def test_the_kept_page_is_what_the_stored_results_give() -> None:
+    stored = read_all(SUITE, RESULTS, SUITE.cell)
+    assert PAGE.read_text(encoding="utf-8") == summary(SUITE, CONFIGURATIONS, stored)
+
+
+def test_tables_of_a_study_are_described_in_short() -> None:
+    assert described({"name": "labels", "per_client": 2}) == "labels, per_client 2"
+    assert described({"styles": ["plain", "dark"], "lr": 0.1}) == "styles plain/dark, lr 0.1"
+
+
+def test_the_picture_has_the_top_of_two_tracks(data: Data) -> None:
+    picture = top_picture(data, places=5)
+    assert picture.startswith("<svg")
+    for track in ("rounds", "seconds"):
+        for row in data["tracks"][track]["tables"]["default"]["rows"][:5]:
+            assert f">{row['row']}<" in picture
+    assert picture == top_picture(data, places=5)
+
+
+@NEEDS_CHROMIUM
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+def test_in_a_browser(page: Path, tmp_path: Path, width: int, height: int) -> None:
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(page, width, height)
+        rows = "[...document.querySelectorAll('#standings tbody tr')].map(r => r.dataset.row)"
+        assert len(browser.evaluate(rows)) == ROWS
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width, "nothing is wider than the window"
+        browser.evaluate("document.querySelector('[data-track=seconds]').click()")
+        assert "by the clock" in browser.evaluate("document.querySelector('#question').textContent")
+        assert browser.evaluate("document.querySelectorAll('#profiles svg').length") == 2
+        assert browser.evaluate("document.querySelectorAll('#diagram svg').length") == 1
+        browser.evaluate("document.querySelector('[data-cell=\"s-digits-styles-ln-over1.3\"]').click()")
+        assert browser.evaluate("document.querySelectorAll('#cell path.curve').length") in (5, 6)
+        assert browser.evaluate("document.activeElement.id") == "cell"
+        assert browser.evaluate("location.hash").startswith("#track=seconds&table=default")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        for link in ("parquet", "csv"):
+            assert browser.evaluate(f"document.getElementById('{link}').href.slice(0, 5)") == "data:"
+        assert browser.console == []
+        assert browser.requests == [], "the page asks the network for nothing"
+
+
+@NEEDS_CHROMIUM
+def test_everything_is_reached_and_done_by_keys(page: Path, tmp_path: Path) -> None:
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(page, 1280, 900)
+        reached = []
+        for _ in range(30):
+            browser.press("Tab")
+            reached.append(
+                browser.evaluate(
+                    "(e => e.id || e.dataset.track || e.dataset.sort || e.className || e.ariaLabel)"
+                    "(document.activeElement)"
+                )
+            )
+        for stop in ("skip", "rounds", "adversaries", "table", "information", "family", "find", "rank", "gain"):
+            assert stop in reached, stop
+        browser.evaluate("document.querySelector('[data-sort=gain]').focus()")
+        browser.press("Enter")
+        gains = "[...document.querySelectorAll('#standings tbody tr')].map(r => r.cells[3].textContent)"
+        first = browser.evaluate(gains)
+        assert browser.evaluate("document.querySelector('[aria-sort=descending] button').dataset.sort") == "gain"
+        assert browser.evaluate("document.activeElement.dataset.sort") == "gain", "the focus stays"
+        browser.press("Enter")
+        assert browser.evaluate(gains) == first[::-1]
+        browser.evaluate("document.querySelector('#standings tbody input').focus()")
+        shown = browser.evaluate("document.querySelectorAll('#profiles path.curve').length")
+        browser.press(" ")
+        assert abs(browser.evaluate("document.querySelectorAll('#profiles path.curve').length") - shown) == 1
+        assert browser.console == []
+
+
+@NEEDS_CHROMIUM
+def test_filters_and_addresses(page: Path, tmp_path: Path) -> None:
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(page, 1280, 900, "#track=rounds&table=tuned&family=noise&sort=row")
+        assert browser.evaluate("document.getElementById('table').value") == "tuned"
+        assert "2 held-out cells of the family noise" in browser.evaluate(
+            "document.getElementById('status').textContent"
+        )
+        rows = "[...document.querySelectorAll('#standings tbody tr')].map(r => r.dataset.row)"
+        assert browser.evaluate(rows) == sorted(browser.evaluate(rows))
+        choose = (
+            "(id, value) => {{ const field = document.getElementById(id); field.value = value; "
+            "field.dispatchEvent(new Event('{}')); }}"
+        )
+        browser.evaluate(f"({choose.format('change')})('information', 'scalars')")
+        assert set(browser.evaluate(rows)) == {"uniform", "active", "ca-fed", "cs-ucb-q"}
+        browser.evaluate(f"({choose.format('change')})('information', 'all')")
+        browser.evaluate(f"({choose.format('input')})('find', 'batch')")
+        assert browser.evaluate(rows) == ["batch-partitioning"]
+        assert browser.evaluate("document.querySelectorAll('.badge.verified').length") == 0
+        browser.evaluate(f"({choose.format('input')})('find', 'active')")
+        assert browser.evaluate("document.querySelector('.badge.verified').title") == "A. Verifier, x86-64"
+
+
+def test_names_in_the_page_cannot_end_its_script(data: Data, results: pl.DataFrame) -> None:
+    forged = json.loads(json.dumps(data))
+    forged["tracks"]["rounds"]["tables"]["default"]["words"] = ["</script><script>alert(1)</script>"]
+    text = html(forged, parquet_bytes(results.head(1)))
+    assert len(re.findall(r"<script", text)) == 2

@@ -1,0 +1,166 @@
+"""docs/images/time.svg: who was at work when, under three paces, and what became of the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sortition.simulation.overlap import OverlappingSimulation
+from sortition.simulation.simulation import Simulation, start
+from sortition.studies.federation import setup
+from sortition.studies.plan import plan
+from workshop import DOCS
+from workshop.method_pictures import PALE, STRONG, TEXT
+
+CLIENTS = 10
+SHOWN_SECONDS = 40.0
+PACES: dict[str, dict[str, Any]] = {
+    "rounds, deadline = 8": {"deadline": 8.0},
+    'rounds, quorum = 0.5, late = "use"': {"quorum": 0.5, "late": "use", "max_staleness": 4},
+    "buffered, concurrency = 4, buffer = 2": {
+        "kind": "buffered",
+        "concurrency": 4,
+        "buffer": 2,
+        "max_staleness": 5,
+    },
+}
+FEDERATION: dict[str, Any] = {
+    "rounds": 60,
+    "cohort": 4,
+    "seeds": [1],
+    "data": {"name": "digits", "clients": CLIENTS, "partition": {"name": "iid"}},
+    "model": "softmax",
+    "local": {"steps": 5, "batch": 10, "lr": 0.1},
+    "devices": {"speed_quantiles": [[0.0, 3.0], [0.5, 20.0], [1.0, 60.0]], "jitter": 0.2},
+    "method": [{"name": "uniform"}],
+}
+# Pixels.
+WIDTH = 640
+ROW = 9
+BAR = 6
+LEFT = 30
+GAP = 44
+FATES = {"used": STRONG, "used late": "#e8912d", "wasted": "#c94f4f", "still at work": PALE}
+
+
+WASTED: tuple[Literal["failed", "given_up", "too_stale"], ...] = ("failed", "given_up", "too_stale")
+
+
+@dataclass
+class Work:
+    """The work of one client.
+
+    Attributes:
+        client: who.
+        begins: the second at which it was sent to work.
+        ends: the second at which its work ends.
+        fate: what became of it, a key of ``FATES``.
+    """
+
+    client: int
+    begins: float
+    ends: float
+    fate: str = "still at work"
+
+
+def draw_strips() -> None:
+    """Play three small federations, and draw them."""
+    path = DOCS / "images" / "time.svg"
+    path.write_text(picture({name: observed(pace) for name, pace in PACES.items()}))
+    print(path, f"{path.stat().st_size:,} bytes")
+
+
+def observed(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
+    """Return all work of a run until the last second that is shown, and the seconds of its steps."""
+    _, what = setup(plan({**FEDERATION, "pace": pace}).runs[0])
+    simulation = start(what)
+    works: list[Work] = []
+    steps: list[float] = []
+    while simulation.clock < SHOWN_SECONDS:
+        simulation.before_training()
+        open_work = {work.client: work for work in works if work.fate == "still at work"}
+        for work in dispatched(simulation):
+            if work.client not in open_work:
+                works.append(work)
+                open_work[work.client] = work
+        record = simulation.after_training()
+        steps.append(simulation.clock)
+        answered = record["answered"]
+        if answered is None:
+            answered = record["cohort"] or []
+        staleness = record.get("staleness", [0] * len(answered))
+        for client, versions in zip(answered, staleness, strict=True):
+            open_work[client].fate = "used late" if versions else "used"
+        ended = {int(client) for fates in (record.get(name) for name in WASTED) for client in fates or ()}
+        for client, work in open_work.items():
+            if client in ended:
+                work.fate = "wasted"
+            elif work.fate == "still at work" and not what.pace.overlaps:
+                work.fate = "wasted"
+                work.ends = min(work.ends, simulation.clock)  # nobody waits for it any longer
+    return works, steps
+
+
+def dispatched(simulation: Simulation) -> list[Work]:
+    """Return the work that is under way after a dispatch."""
+    if isinstance(simulation, OverlappingSimulation):
+        return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
+    current = simulation.current
+    ids = current.everybody_sent.ids
+    seconds = current.setup.world.costs.seconds(ids, current.t)
+    begins = simulation.clock
+    return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]
+
+
+def picture(runs: dict[str, tuple[list[Work], list[float]]]) -> str:
+    """Draw the SVG: a strip per pace, a row per client, seconds from left to right."""
+    strip = CLIENTS * ROW
+    height = len(runs) * (strip + GAP) + 24
+    lines = [
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {LEFT + WIDTH + 10} {height}' "
+        f"width='{LEFT + WIDTH + 10}' height='{height}' role='img' "
+        f"font-family='sans-serif' font-size='11' fill='{TEXT}'>",
+        "<title>Who is at work when, under three paces, and what becomes of the work</title>",
+    ]
+    for number, (name, (works, steps)) in enumerate(runs.items()):
+        top = number * (strip + GAP) + 22
+        shown = [second for second in steps if second <= SHOWN_SECONDS]
+        ended = [work for work in works if work.fate != "still at work" and work.begins < SHOWN_SECONDS]
+        used = sum(work.fate.startswith("used") for work in ended)
+        summary = f"{len(shown)} steps, {used} of {len(ended)} trainings used"
+        lines.append(f"<text x='{LEFT}' y='{top - 6}' font-weight='bold'>{_escaped(name)}</text>")
+        lines.append(f"<text x='{LEFT + WIDTH}' y='{top - 6}' text-anchor='end'>{summary}</text>")
+        middle = top + strip / 2
+        lines.append(f"<text transform='translate(14 {middle}) rotate(-90)' text-anchor='middle'>clients</text>")
+        marks = "".join(f"M{_x(second):.1f} {top}v{strip}" for second in shown)
+        lines.append(f"<path d='{marks}' stroke='{TEXT}' stroke-opacity='.6' fill='none'/>")
+        for fate, colour in FATES.items():
+            bars = [_bar(work, top) for work in works if work.fate == fate and work.begins < SHOWN_SECONDS]
+            lines.append(f"<path d='{''.join(bars)}' stroke='{colour}' stroke-width='{BAR}' fill='none'/>")
+        lines += [
+            f"<text x='{_x(second):.1f}' y='{top + strip + 12}' text-anchor='middle'>{second} s</text>"
+            for second in range(0, int(SHOWN_SECONDS) + 1, 10)
+        ]
+    x = LEFT
+    for fate, colour in FATES.items():
+        lines.append(f"<path d='M{x} {height - 10}h14' stroke='{colour}' stroke-width='{BAR}'/>")
+        lines.append(f"<text x='{x + 19}' y='{height - 6}'>{fate}</text>")
+        x += 110
+    lines.append(f"<path d='M{x} {height - 16}v12' stroke='{TEXT}'/><text x='{x + 6}' y='{height - 6}'>a step</text>")
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _x(second: float) -> float:
+    return LEFT + WIDTH * second / SHOWN_SECONDS
+
+
+def _bar(work: Work, top: int) -> str:
+    """Draw the work of a client as a stroke that leaves a gap to the next."""
+    begins = _x(work.begins)
+    ends = _x(min(work.ends, SHOWN_SECONDS))
+    y = top + work.client * ROW + ROW / 2
+    return f"M{begins:.1f} {y:g}H{max(ends - 1.5, begins + 1):.1f}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;")

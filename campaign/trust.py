@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,14 @@ import numpy as np
 from sortition.core import Guards
 from sortition.core.arrays import Floats, Ids
 from sortition.core.registrar import Registrar
+from sortition.report.measured_trust import (
+    HIGHEST_COST,
+    MOST_AFTER_RETURN,
+    MOST_LOST,
+    MOST_PLACES,
+    MeasuredTrust,
+    MethodTrust,
+)
 from sortition.selectors import discover
 from sortition.simulation import run
 from sortition.simulation.attacks import Attacks
@@ -34,7 +43,7 @@ TRUSTED = Guards(
     quarantine=20,
     winsorise=3.0,
     size_cap=1.0,
-    ceiling=2.0,
+    ceiling=1.2,
     remember=50,
     clip=1.4,
     returning=0.2,
@@ -164,19 +173,15 @@ def after_return(attack: str, shares: Sequence[float]) -> Floats:
     return np.array(shares[away : away + AFTER_RETURN])
 
 
-def write(
-    path: Path, methods: Iterable[str], attacks: Iterable[str], guards: Iterable[str], seeds: int, partition: str
-) -> None:
-    """Play all runs that a file of outcomes does not hold yet, and add their lines."""
-    done = {(one.method, one.attack, one.guards, one.seed) for one in read(path)}
+def write(path: Path, methods: Iterable[str], attacks: Iterable[str], guards: str, seed: int, partition: str) -> None:
+    """Play all runs of a seed that a file of outcomes does not hold yet, and add their lines."""
+    done = {(outcome.method, outcome.attack, outcome.guards, outcome.seed) for outcome in read(path)}
     with path.open("a") as lines:
-        for seed in range(seeds):
-            for attack in attacks:
-                for method in methods:
-                    for name in guards:
-                        if (method, attack, name, seed) not in done:
-                            lines.write(json.dumps(asdict(played(method, attack, name, seed, partition))) + "\n")
-                            lines.flush()
+        for attack in attacks:
+            for method in methods:
+                if (method, attack, guards, seed) not in done:
+                    lines.write(json.dumps(asdict(played(method, attack, guards, seed, partition))) + "\n")
+                    lines.flush()
 
 
 def read(path: Path) -> list[Outcome]:
@@ -187,11 +192,12 @@ def read(path: Path) -> list[Outcome]:
 
 
 METHODS = list(discover())
+UNDER_ATTACK = re.compile(r"\n*\*\*Under attack\.\*\*.*?adversaries-that-know-the-guards\)\.", re.DOTALL)
 UNGUARDED = ("always", "return", "chance")  # attacks that are played without guards, too
-GOAL = {"loss": 5.0, "places": 20.0, "returned": 40.0, "cost": 0.3}
+Runs = Mapping[tuple[str, str, str], Mapping[int, Outcome]]
 
 
-def by_run(outcomes: Iterable[Outcome]) -> dict[tuple[str, str, str], dict[int, Outcome]]:
+def by_run(outcomes: Iterable[Outcome]) -> Runs:
     """The outcomes by method, attack and guards, and within that by seed."""
     runs: dict[tuple[str, str, str], dict[int, Outcome]] = {}
     for outcome in outcomes:
@@ -199,40 +205,91 @@ def by_run(outcomes: Iterable[Outcome]) -> dict[tuple[str, str, str], dict[int, 
     return runs
 
 
-def losses(runs: dict[tuple[str, str, str], dict[int, Outcome]], method: str, attack: str, guards: str) -> list[float]:
+def losses(runs: Runs, method: str, attack: str, guards: str) -> list[float]:
     """What an attack costs each seed, in points of accuracy, against the same run without adversaries."""
     honest = runs.get((method, "honest", guards), {})
     attacked = runs.get((method, attack, guards), {})
     return [honest[seed].accuracy - attacked[seed].accuracy for seed in sorted(honest.keys() & attacked.keys())]
 
 
-def tables(outcomes: Sequence[Outcome]) -> str:
-    """The tables of docs/faults.md, in Markdown."""
-    runs = by_run(outcomes)
-    methods = sorted({one.method for one in outcomes})
-    attacks = [name for name in ATTACKS if name != "honest" and any(one.attack == name for one in outcomes)]
+def summary(outcomes: Sequence[Outcome]) -> MeasuredTrust:
+    """What the outcomes with guards say of each method, by the seeds under which all of them were played."""
+    methods = sorted({outcome.method for outcome in outcomes})
+    runs = complete(by_run(outcomes), methods)
+    attacks = [name for name in ATTACKS if name != "honest" and (methods[0], name, "guards") in runs]
+    return MeasuredTrust(
+        guards=TRUSTED.changed(),
+        seeds={attack: sorted(runs[methods[0], attack, "guards"]) for attack in attacks},
+        methods={method: _figures(runs, method, attacks) for method in methods},
+    )
+
+
+def complete(runs: Runs, methods: Sequence[str]) -> Runs:
+    """The outcomes of seeds under which every method was played with the same attack and guards."""
+    chosen: dict[tuple[str, str, str], dict[int, Outcome]] = {}
+    for attack, guards in {(attack, guards) for _, attack, guards in runs}:
+        seeds = set.intersection(*(set(runs.get((method, attack, guards), {})) for method in methods))
+        if not seeds:
+            continue
+        for method in methods:
+            by_seed = runs[method, attack, guards]
+            chosen[method, attack, guards] = {seed: by_seed[seed] for seed in sorted(seeds)}
+    return chosen
+
+
+def _figures(runs: Runs, method: str, attacks: Sequence[str]) -> MethodTrust:
+    """The figures of one method, rounded as the tables show them."""
+    bare = runs.get((method, "honest", "none"), {})
+    honest = runs[method, "honest", "guards"]
+    common = sorted(bare.keys() & honest.keys())
+    cost = [bare[seed].accuracy - honest[seed].accuracy for seed in common]
+    attacked = [outcome for attack in attacks for outcome in runs.get((method, attack, "guards"), {}).values()]
+    return MethodTrust(
+        accuracy=round(float(np.mean([outcome.accuracy for outcome in honest.values()])), 1),
+        cost=round(float(np.mean(cost)), 1) if cost else 0.0,
+        losses={attack: round(max(losses(runs, method, attack, "guards"), default=0.0), 1) for attack in attacks},
+        places=round(max((outcome.places for outcome in attacked), default=0.0), 1),
+        after_return=round(max((outcome.returned for outcome in attacked), default=0.0), 1),
+        quarantined=max((outcome.honest_quarantined for outcome in attacked), default=0),
+    )
+
+
+def table(measured: MeasuredTrust) -> str:
+    """The table of docs/faults.md, in Markdown; goals that are missed are bold."""
+    attacks = list(next(iter(measured.methods.values())).losses)
     lines = ["| method | honest | cost | " + " | ".join(attacks) + " | places | after return | quarantined |"]
     lines.append("|" + "---|" * (len(attacks) + 6))
-    lines.extend(_row(runs, method, attacks) for method in methods)
+    for method, figures in measured.methods.items():
+        cells = [method, f"{figures.accuracy:.1f}", _cell(figures.cost, HIGHEST_COST)]
+        cells += [_cell(loss, MOST_LOST) for loss in figures.losses.values()]
+        cells.append(_cell(figures.places, MOST_PLACES, digits=0))
+        cells.append(_cell(figures.after_return, MOST_AFTER_RETURN, digits=0))
+        cells.append(str(figures.quarantined))
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _row(runs: dict[tuple[str, str, str], dict[int, Outcome]], method: str, attacks: Sequence[str]) -> str:
-    """A method's accuracy, what guards cost it, and the largest loss of a seed by attack; missed goals are bold."""
-    bare = runs.get((method, "honest", "none"), {})
-    honest = runs.get((method, "honest", "guards"), {})
-    common = sorted(bare.keys() & honest.keys())
-    cost = float(np.mean([bare[seed].accuracy - honest[seed].accuracy for seed in common])) if common else np.nan
-    accuracy = float(np.mean([one.accuracy for one in honest.values()])) if honest else np.nan
-    cells = [method, f"{accuracy:.1f}", _cell(cost, GOAL["cost"])]
-    attacked = [one for attack in attacks for one in runs.get((method, attack, "guards"), {}).values()]
-    for attack in attacks:
-        worst = max(losses(runs, method, attack, "guards"), default=np.nan)
-        cells.append(_cell(worst, GOAL["loss"]))
-    cells.append(_cell(max((one.places for one in attacked), default=np.nan), GOAL["places"], digits=0))
-    cells.append(_cell(max((one.returned for one in attacked), default=np.nan), GOAL["returned"], digits=0))
-    cells.append(str(max((one.honest_quarantined for one in attacked), default=0)))
-    return "| " + " | ".join(cells) + " |"
+def write_pages(measured: MeasuredTrust, docs: Path) -> None:
+    """Write the table into docs/faults.md, and what guards do not hold into the pages of the methods."""
+    faults = docs / "faults.md"
+    rows = re.compile(r"\| method \| honest \| cost \|.*?(?=\n\n)", re.DOTALL)
+    faults.write_text(rows.sub(lambda _: table(measured), faults.read_text(), count=1))
+    for method in measured.methods:
+        page = docs / "methods" / f"{method}.md"
+        text = UNDER_ATTACK.sub("", page.read_text()).rstrip("\n")
+        paragraph = under_attack(measured, method)
+        page.write_text(f"{text}\n\n{paragraph}\n" if paragraph else f"{text}\n")
+
+
+def under_attack(measured: MeasuredTrust, method: str) -> str:
+    """The paragraph of a method's page; empty where the method meets every goal."""
+    if not measured.methods[method].shortfalls():
+        return ""
+    return (
+        "**Under attack.** With a tenth of adaptive adversaries and the trusted set-up of [guards](../guards.md), "
+        f"{measured.sentence(method)}\n"
+        "The other methods and attacks are in [the page on faults](../faults.md#adversaries-that-know-the-guards)."
+    )
 
 
 def _cell(value: float, goal: float, digits: int = 1) -> str:
@@ -256,11 +313,14 @@ def report(given: argparse.Namespace) -> int:
     if not given.show:
         methods = given.methods or METHODS
         attacks = given.attacks or list(ATTACKS)
-        for seeds in range(1, given.seeds + 1):  # all methods and attacks under one seed after the other
-            write(path, methods, attacks, ["guards"], seeds, given.partition)
-            write(path, methods, ["honest", *UNGUARDED], ["none"], seeds, given.partition)
+        for seed in range(given.first, given.first + given.seeds):
+            write(path, methods, attacks, "guards", seed, given.partition)
+            write(path, methods, given.unguarded, "none", seed, given.partition)
     outcomes = read(path)
-    table = tables(outcomes)
-    print(table)
+    measured = summary(outcomes)
+    if given.table:
+        Path(given.table).write_text(json.dumps(asdict(measured), indent=1) + "\n")
+        write_pages(measured, Path("docs"))
+    print(table(measured))
     print(unguarded(outcomes))
-    return int("**" in table)
+    return int(any(figures.shortfalls() for figures in measured.methods.values()))

@@ -4,12 +4,14 @@
     POST /devices/NAME/replies/HANDLE   → 200 {"receipt": "accepted" or "repeated"}, 410 when nobody waits for it
 
 Every request carries the device's token (401 without it). A body is refused with 413 as soon as it is too long: at most
-four models and 64 KiB. Nothing is unpickled. This server listens on loopback; put one that speaks TLS before it.
+four models and 64 KiB, and with 408 where it takes too long. Nothing is unpickled. This server listens on loopback; put
+one before it that speaks TLS and closes connections whose headers do not come: this one serves 500 at a time.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import hmac
 import json
 import logging
@@ -35,6 +37,7 @@ from sortition.federation.wire import read_reply, upload_limit, write_work
 
 LOOPBACK = "127.0.0.1"
 SMALL = 1024  # bytes of a check-in
+BODY_SECONDS = 60.0  # for a whole body: a device that sends a byte a minute would hold its connection for ever
 NOBODY = secrets.token_hex(32)  # what the token of an unknown device is compared with
 
 
@@ -89,11 +92,15 @@ async def _save_body(request: Request, file: IO[bytes], most: int) -> None:
     if announced.isdecimal() and int(announced) > most:
         raise HTTPException(413, f"a body may have {most} bytes")
     size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > most:
-            raise HTTPException(413, f"a body may have {most} bytes")
-        file.write(piece)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > most:
+                    raise HTTPException(413, f"a body may have {most} bytes")
+                file.write(piece)
+    except TimeoutError:
+        raise HTTPException(408, f"a body must come within {BODY_SECONDS:g} seconds") from None
 
 
 async def _boot(request: Request) -> str:

@@ -1,8 +1,12 @@
 """A tenth of the clients that comes back together destroys a model without guards, and does not with them."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from campaign import trust
+from sortition.report.measured_trust import from_table
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +28,9 @@ def test_clients_that_return_together_hold_the_cohort_and_destroy_the_model_unle
 def test_outcomes_are_kept_and_not_played_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(trust, "ROUNDS", 12)
     path = tmp_path / "outcomes.jsonl"
-    for _ in range(2):
-        trust.write(path, ["uniform"], ["honest", "framing"], ["guards", "none"], seeds=2, partition="shards")
+    for seed in (0, 1, 0, 1):
+        for guards in ("guards", "none"):
+            trust.write(path, ["uniform"], ["honest", "framing"], guards, seed, "shards")
     outcomes = trust.read(path)
     assert len(outcomes) == 8
     assert {(one.attack, one.guards) for one in outcomes} == {
@@ -34,5 +39,11 @@ def test_outcomes_are_kept_and_not_played_twice(tmp_path, monkeypatch):
         ("framing", "guards"),
         ("framing", "none"),
     }
-    tables = trust.tables(outcomes)
-    assert "uniform" in tables
+    measured = trust.summary(outcomes)
+    assert measured.seeds == {"framing": [0, 1]}
+    figures = measured.methods["uniform"]
+    honest = {one.seed: one.accuracy for one in outcomes if (one.attack, one.guards) == ("honest", "guards")}
+    framed = {one.seed: one.accuracy for one in outcomes if (one.attack, one.guards) == ("framing", "guards")}
+    assert figures.losses == {"framing": round(max(honest[seed] - framed[seed] for seed in (0, 1)), 1)}
+    assert from_table(json.loads(json.dumps(asdict(measured)))) == measured
+    assert f"| uniform | {figures.accuracy:.1f} |" in trust.table(measured)

@@ -57,6 +57,9 @@ async def call(app, path, body, headers):
         piece = next(pieces, None)
         if piece is None:
             return {"type": "http.request", "body": b"", "more_body": False}
+        if isinstance(piece, float):  # seconds in which nothing comes
+            await asyncio.sleep(piece)
+            piece = b"x"
         read += 1
         return {"type": "http.request", "body": piece, "more_body": True}
 
@@ -173,6 +176,16 @@ def test_a_body_without_end_is_refused_while_it_comes(post, mailbox):
     assert status == 413
     assert read == LIMIT // 4096 + 1
     assert post("/devices/a/check-in", itertools.repeat(bytes(100)), BEARER["a"])[0] == 413
+
+
+def test_a_body_that_hardly_comes_is_not_waited_for(post, mailbox, http_server, monkeypatch):
+    monkeypatch.setattr(http_server, "BODY_SECONDS", 0.05)
+    handle = handle_for(mailbox, "a")
+    slow = itertools.repeat(0.02)
+    status, _, read = post(f"/devices/a/replies/{handle}", slow, BEARER["a"])
+    assert status == 408
+    assert read <= 4
+    assert post("/devices/a/check-in", slow, BEARER["a"])[0] == 408
 
 
 def test_the_largest_upload_of_a_model_is_allowed(post, mailbox):

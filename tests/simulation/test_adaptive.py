@@ -56,9 +56,12 @@ def test_sizes_are_below_the_cap_and_of_the_rarest_label(adversaries):
     assert (claimed["label_counts"][adversaries.ids] > 0).sum() == adversaries.ids.size
 
 
-def test_without_honest_company_there_is_nothing_to_hide_behind(adversaries):
+def test_without_honest_company_losses_are_true_and_updates_reversed(adversaries):
     alone = Reading(adversaries.ids, np.ones(adversaries.ids.size))
     assert adversaries.reading(LOSS, alone, COUNTS) is alone
+    update = np.random.default_rng(1).normal(1, 1, (1, 7))
+    sent = adversaries.updates(adversaries.ids[:1], update)
+    assert sent[0] == pytest.approx(-4.9 * update[0])
     everybody, facts = AdaptiveAdversaries(Attacks("adaptive", share=0.99), N, 0), {"sizes": 0, "label_counts": COUNTS}
     assert everybody.facts(facts) == facts
     assert (adversaries.reading(DURATION, Reading(np.arange(N), np.ones(N)), COUNTS).values == 0).sum() == 4

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_array
-from sortition.core.errors import InputError, unknown
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Answers, Screened, Shape, in_order_asked, is_compared, screen, winsorised
 from sortition.core.guards.settings import Guards
@@ -18,6 +18,7 @@ from sortition.core.questions import Reading
 from sortition.core.rounds import NOBODY, Notes
 from sortition.core.selector import AnySelector
 from sortition.core.signals import Signal
+from sortition.core.storage.safe_files import whole_number
 from sortition.core.storage.snapshot import StoredTable
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Intake:
         guards: how far clients are trusted.
         shapes: the shapes of vector signals' rows that are known.
         scale: tells how long the rows of a signal usually are, where that is remembered.
+        shortest: tells to what length updates of these lengths are shortened while there is no scale.
         longest: the largest length that a vector may have where its shape is not known.
         just_come: clients that are new, or back after an absence, where the guards ask.
         rejected: client → why something that it sent was withheld.
@@ -78,6 +80,7 @@ class Intake:
     guards: Guards
     shapes: dict[str, Shape]
     scale: Callable[[str], float | None] = lambda name: None
+    shortest: Callable[[Floats], float] = lambda norms: float(norms.min(initial=np.inf))
     longest: int | None = None
     just_come: Ids = field(default_factory=lambda: NOBODY)
     rejected: dict[int, str] = field(default_factory=dict)
@@ -165,8 +168,8 @@ class Intake:
         longest = np.inf
         if guards.clip and scale is not None:
             longest = guards.clip * scale
-        elif guards.clip and sound_norms.size:  # nothing is known yet: the shortest of the round is safe
-            longest = float(sound_norms.min())
+        elif guards.clip:
+            longest = self.shortest(sound_norms)
         n_shortened = int((sound_norms > longest).sum())
         if n_shortened:
             self.guarded["shortened"] = n_shortened
@@ -242,6 +245,8 @@ class Intake:
     def _struck(self, signal: Signal, screened: Screened) -> set[int]:
         """Return the clients whose rows are a strike; note the norms, where they are remembered."""
         struck = screened.rejected.keys() - screened.lengths.keys()
+        if signal.of == "pairs":
+            return struck - screened.compared
         if is_compared(signal) and self.guards.remember:
             if self._excuses(screened.ids, self.scale(signal.name)):
                 struck -= screened.compared
@@ -263,26 +268,39 @@ class Intake:
             "counters": dict(self.counters),
         }
 
-    def restored(self, stored: StoredTable) -> Intake:
-        """Return what :meth:`export` gave, for the same selection."""
+    def restored(self, stored: StoredTable, names: Collection[str], n_clients: int) -> Intake:
+        """Return what :meth:`export` gave, for the same selection; refuse other clients and signals than these."""
+
+        def clients(ids: Iterable[Any]) -> Ids:
+            checked = as_ids("clients of a snapshot", [int(client) for client in ids])
+            if checked.size and checked.max() >= n_clients:
+                raise bad("clients of a snapshot", f"below {n_clients}", int(checked.max()))
+            return checked
+
+        def by_client(table: StoredTable) -> dict[int, Any]:
+            return dict(zip(clients(table).tolist(), table.values(), strict=True))
+
+        sent_norms = [
+            SentNorms(str(name), clients(ids), np.array(norms, np.float64)) for name, ids, norms in stored["sent_norms"]
+        ]
+        for name, ids, norms in sent_norms:
+            if name not in names or norms.shape != ids.shape or not (norms[np.isfinite(norms)] >= 0).all():
+                raise ValueError(f"norms of {name!r} of shape {norms.shape}")
         return replace(
             self,
             shapes={str(name): tuple(int(n) for n in shape) for name, shape in stored["shapes"].items()},
-            rejected={int(client): str(reason) for client, reason in stored["rejected"].items()},
-            blamed={int(client): str(reason) for client, reason in stored["blamed"].items()},
-            votes=[LengthVote(str(name), np.array(ids, np.int64), int(n)) for name, ids, n in stored["votes"]],
+            rejected={client: str(reason) for client, reason in by_client(stored["rejected"]).items()},
+            blamed={client: str(reason) for client, reason in by_client(stored["blamed"]).items()},
+            votes=[LengthVote(str(name), clients(ids), int(length)) for name, ids, length in stored["votes"]],
             misshapen={
-                int(client): {str(name): int(length) for name, length in lengths.items()}
-                for client, lengths in stored["misshapen"].items()
+                client: {str(name): int(length) for name, length in lengths.items()}
+                for client, lengths in by_client(stored["misshapen"]).items()
             },
-            unsound={int(client) for client in stored["unsound"]},
-            excused={int(client) for client in stored["excused"]},
-            sent_norms=[
-                SentNorms(str(name), np.array(ids, np.int64), np.array(norms, np.float64))
-                for name, ids, norms in stored["sent_norms"]
-            ],
-            just_come=np.array(stored["just_come"], np.int64),
-            counters={name: int(stored["counters"][name]) for name in ("late", "rejected")},
+            unsound=set(clients(stored["unsound"]).tolist()),
+            excused=set(clients(stored["excused"]).tolist()),
+            sent_norms=sent_norms,
+            just_come=clients(stored["just_come"]),
+            counters={name: whole_number(stored["counters"][name], name) for name in ("late", "rejected")},
         )
 
 

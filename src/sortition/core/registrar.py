@@ -25,6 +25,7 @@ from sortition.core.errors import bad
 from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Shape, is_compared
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict, with_ids
@@ -281,6 +282,7 @@ class Registrar:
             kept_out=admitted.kept_out,
             just_come=admitted.just_come,
             scale=self._scale,
+            shortest=self._shortest,
             capped=self.eligibility.capped,
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
@@ -296,6 +298,13 @@ class Registrar:
         if scales is None:
             return None
         return scales.scale(name, self.version)
+
+    def _shortest(self, norms: Floats) -> float:
+        """Return the length to which updates of these lengths are shortened while there is no scale."""
+        scales = self.eligibility.scales
+        if scales is None:
+            return float(norms.min(initial=np.inf))
+        return scales.shortest(MODEL, self.version, norms)
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
         """Judge the updates that a step is to be made of by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
@@ -536,6 +545,7 @@ class Registrar:
             guards=self.guards,
             shapes=self.lengths.in_force(self.shapes),
             scale=self._scale,
+            shortest=self._shortest,
             longest=self.lengths.longest,
         )
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sortition.core.arrays import Array, Ids, as_ids
-from sortition.core.errors import InputError, StorageError
+from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.facts import LARGEST
 from sortition.core.flights import Flights
 from sortition.core.guards.eligibility import Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Shape
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake
@@ -173,20 +174,30 @@ def _parsed(arrays: Mapping[str, Array], header: StoredTable, registrar: Registr
         return restored
     intake = None
     if under_way["intake"] is not None:
-        intake = registrar.fresh_intake().restored(under_way["intake"])
+        scales = registrar.eligibility.scales
+        names = {MODEL} if scales is None else scales.norms.keys()
+        intake = registrar.fresh_intake().restored(under_way["intake"], names, n_clients)
     return replace(
         restored,
         version=whole_number(under_way["version"], "version", most=LARGEST),
         events=whole_number(under_way["events"], "events", most=LARGEST),
         flights=Flights.restored(arrays, under_way["flights"], n_clients),
         intake=intake,
-        chosen=as_ids("chosen", arrays["chosen"]),
-        online=as_ids("online", arrays["online"]),
+        chosen=_known_ids("chosen", arrays, n_clients),
+        online=_known_ids("online", arrays, n_clients),
         last_selection=LastSelection(
-            available=as_ids("last_available", arrays["last_available"]),
+            available=_known_ids("last_available", arrays, n_clients),
             budget=whole_number(under_way["budget"], "budget", 1),
         ),
     )
+
+
+def _known_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:
+    """Read ids of clients that are there."""
+    ids = as_ids(name, arrays[name])
+    if ids.size and ids.max() >= n_clients:
+        raise bad(name, f"below {n_clients}", int(ids.max()))
+    return ids
 
 
 def settings(header: StoredTable, path: str | Path) -> Settings:

@@ -84,6 +84,7 @@ class TurnContext:
         kept_out: the available clients that the guards kept out, by guard.
         just_come: available clients that are new, or back after an absence, where the guards ask.
         scale: tells how long the rows of a signal usually are, where that is remembered.
+        shortest: tells to what length updates are shortened while there is no scale.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweighted: returns a cohort with the weights that the guards set.
         observer: sees questions and answers.
@@ -105,6 +106,7 @@ class TurnContext:
     kept_out: Mapping[str, Ids]
     just_come: Ids
     scale: Callable[[str], float | None]
+    shortest: Callable[[Floats], float]
     capped: Array | None
     reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
@@ -152,6 +154,7 @@ class Turn:
             guards=context.guards,
             shapes=dict(context.shapes),
             scale=context.scale,
+            shortest=context.shortest,
             longest=context.longest,
             just_come=context.just_come,
             guarded=dict(guarded),

@@ -17,6 +17,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.report.guard_section import guard_table
 from sortition.report.look import FigureStyle, Look
 from sortition.report.losses_section import loss_tables
+from sortition.report.measured_trust import how_far_guards_hold
 from sortition.report.palette import Palette
 from sortition.report.policy_section import policy_tables
 from sortition.report.privacy import privacy_table
@@ -98,7 +99,8 @@ class Page:
     def selected(self) -> str:
         """Counts, timelines, mixtures, and where policy and guards acted."""
         figures = self._drawn(lambda setting: selection.figures(setting, self.look))
-        return figures + policy_tables(self.gathered) + guard_table(self.gathered)
+        guards = guard_table(self.gathered) + how_far_guards_hold(self.gathered)
+        return figures + policy_tables(self.gathered) + guards
 
     def method_notes(self) -> str:
         """Pictures from the notes."""

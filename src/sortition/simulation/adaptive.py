@@ -103,9 +103,10 @@ class AdaptiveAdversaries(Adversaries):
             return NEXT_TO_NOTHING * rows[is_false]
         if _majority(is_false) and self.attacks.when in ("return", "chance"):  # no guard bounds them
             return _reversed(rows[is_false], self.attacks.strength)
-        if is_false.all():  # they have nobody to hide behind
-            return rows[is_false]
-        return _reversed(rows[~is_false], BELOW * self.attacks.norm)
+        seen = rows[~is_false]
+        if is_false.all():  # alone, they reverse what they would send
+            seen = rows
+        return _reversed(seen, BELOW * self.attacks.norm)
 
     def _largest_believed(self, honest: Floats, n_adversaries: int) -> float:
         """Return a value below median + c robust deviations, and below n medians, of a reading with adversaries."""

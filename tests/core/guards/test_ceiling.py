@@ -52,7 +52,7 @@ def test_who_is_rarely_there_has_a_smaller_share():
         return np.arange(N) if t % 4 == 0 else np.arange(5, N)
 
     registrar, chosen = attacked("power-of-choice", Guards(ceiling=2.0), available=available)
-    assert (chosen[ADVERSARIES] <= np.maximum(1, 2 * registrar.eligibility.ceiling.fair[ADVERSARIES] + 1e-6)).all()
+    assert (chosen[ADVERSARIES] <= np.ceil(2 * registrar.eligibility.ceiling.fair[ADVERSARIES] - 1e-6)).all()
     assert registrar.eligibility.ceiling.fair[0] < registrar.eligibility.ceiling.fair[9] / 3
 
 
@@ -76,8 +76,19 @@ def test_cohorts_smaller_than_the_budget_add_one_round_to_the_bound(budget):
     for _ in range(80):
         registrar.finish(registrar.begin(range(20), budget))
         ceiling = registrar.eligibility.ceiling
-        assert ceiling.chosen[0] <= max(1, 5 * (ceiling.fair[0] + budget / 20)) + 1e-9
+        assert ceiling.chosen[0] <= np.ceil(5 * (ceiling.fair[0] + budget / 20) - 1e-9)
     assert ceiling.chosen[0] < 80
+
+
+@pytest.mark.parametrize("limit", [1.0, 1.2, 1.5, 2.0])
+def test_who_goes_round_is_never_kept_out(limit):
+    """In a rotation a client's next turn comes before its fair share is a whole place more."""
+    ceiling = Ceiling(limit, N)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        for cohort in rng.permutation(N).reshape(-1, BUDGET):
+            assert ceiling.below(np.arange(N), BUDGET)[cohort].all()
+            ceiling.record(np.arange(N), cohort)
 
 
 def test_what_it_did_is_noted_and_logged():
@@ -110,7 +121,7 @@ def test_snapshots_and_newcomers_keep_it(tmp_path):
 
 
 def test_nobody_available_and_first_rounds():
-    ceiling = Ceiling(2.0, 3)
+    ceiling = Ceiling(1.5, 3)
     assert ceiling.below(np.arange(3), 1).all()  # everybody has one place, whatever the fair share
     ceiling.record(np.arange(3), np.array([0]))
     assert ceiling.below(np.arange(3), 1).tolist() == [False, True, True]

@@ -128,6 +128,21 @@ def test_a_lone_arrival_is_held_against_the_scale():
     assert list(verdict.refused) == [0]
 
 
+def test_who_arrives_alone_before_anybody_was_heard_moves_nothing():
+    """The first updates of a pace that steps with every arrival were of any length below the bound."""
+    federation = registrar()
+    assert play(federation, np.array([0]), {0: 1e9}, budget=1)[1].longest == 0.0
+    assert play(federation, np.array([1]), {1: 1.5}, budget=1)[1].longest == 0.0
+    assert play(federation, np.array([2]), {2: 1e9}, budget=1)[1].longest == 1.5
+    assert play(federation, np.array([3]), {}, budget=1)[1].longest == 1.0
+    assert play(federation, np.array([4]), {4: 1e9}, budget=1)[1].longest == 1.0
+
+
+def test_of_two_clients_one_is_enough():
+    federation = registrar(n=2)
+    assert play(federation, np.arange(2), {0: 3.0}, budget=1)[1].longest == 3.0
+
+
 def test_snapshots_remember_and_abandoned_turns_do_not(tmp_path):
     federation = experienced()
     turn = federation.begin(np.arange(5), 5)

@@ -1,10 +1,11 @@
 """A ceiling on places: over the rounds no client trains more often than a multiple of its fair share.
 
 A client's fair share is what a uniform draw would give it: of every round in which it is available, the size of the
-cohort by the number of available clients. With a ceiling c, a client has at most max(1, c · fair share) places in all,
-whatever it reports. So a share s of the clients holds at most the share c · s of the places, once c · fair share ≥ 1:
-the bound needs no knowledge of how they attack. Where nobody is below, those that are least above may be chosen, so
-that no round is lost.
+cohort by the number of available clients. With a ceiling c, a client has at most c · fair share places in all, rounded
+up, whatever it reports. So a share s of the clients holds little more than the share c · s of the places once a fair
+share is some places: the bound needs no knowledge of how they attack. Rounding up lets methods that go round have their
+way at any ceiling: whose turn it is comes before a whole fair share has. Where nobody is below, those that are least
+above may be chosen, so that no round is lost.
 
 Whether a client is below is known before the cohort is: the coming round counts as a full one of K places among n
 eligible clients. Where cohorts turn out smaller (draws with replacement, quotas, few who are below), a client can have
@@ -19,6 +20,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.guards.stored import fill
+
+ROUNDING = 1e-9  # a fair share is a sum, and no place is due for the last bit of it
 
 
 class Ceiling:
@@ -35,7 +38,7 @@ class Ceiling:
             return np.ones(0, bool)
         places = min(budget, ids.size)
         fair_share = self.fair[ids] + places / ids.size
-        allowed = np.maximum(1.0, self.limit * fair_share + 1e-9)
+        allowed = np.ceil(self.limit * fair_share - ROUNDING)
         excess: Floats = self.chosen[ids] + 1 - allowed
         below: Array = excess <= 0
         if below.any():

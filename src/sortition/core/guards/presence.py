@@ -57,4 +57,6 @@ class Presence:
         restored = Presence(self.shares.size)
         restored.shares[:] = 0.0
         fill(restored.export(), arrays)
+        if (restored.shares > 1).any():
+            raise ValueError("shares of presence above 1")
         return restored

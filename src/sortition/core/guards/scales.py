@@ -24,6 +24,7 @@ from sortition.core.guards.stored import fill
 
 MODEL = "model"  # the name of the scale of models' updates
 ENOUGH = 10  # votes that make a scale, or those of half of the clients where there are fewer
+FEW = 3  # clients, or half of them, that must have been heard before anything moves the model
 PREFIX = "scales."
 Sent = Iterable[tuple[str, Ids, Floats]]  # a signal's name, clients, and the norms of what they sent
 
@@ -40,12 +41,30 @@ class Scales:
         """The scale of a signal in round ``index``; None where too few clients have voted, or most sent zeros."""
         if name not in self.norms:
             return None
-        when = self.when[name]
-        votes = self.norms[name][when > max(0, index - self.rounds)]
-        if votes.size < min(ENOUGH, -(-when.size // 2)):
+        votes = self._votes(name, index)
+        if votes.size < min(ENOUGH, self._half):
             return None
         middle = (votes.size - 1) // 2
         return float(np.partition(votes, middle)[middle]) or None
+
+    def shortest(self, name: str, index: int, norms: Floats) -> float:
+        """The smallest of these norms and of all votes: what is safe while there is no scale; 0 where few are heard.
+
+        A client that arrives alone, before anybody else has been heard, says nothing of what is usual.
+        """
+        heard = np.concatenate([norms, self._votes(name, index)])
+        if heard.size < min(FEW, self._half):
+            return 0.0
+        return float(heard.min())
+
+    @property
+    def _half(self) -> int:
+        """Half of the clients, rounded up."""
+        return -(-self.norms[MODEL].size // 2)
+
+    def _votes(self, name: str, index: int) -> Floats:
+        """The votes that count in round ``index``."""
+        return self.norms[name][self.when[name] > max(0, index - self.rounds)]
 
     def in_force(self, index: int) -> dict[str, float]:
         """All scales of a round that are known, by name."""

@@ -27,7 +27,7 @@ class Screened(NamedTuple):
         reading: the sound rows.
         rejected: who sent an unsound one, and why.
         lengths: the lengths of vectors of another length, by client.
-        compared: who is refused only because others send less.
+        compared: who is refused only because of what others send.
         ids: (m,) clients whose rows have the right shape.
         norms: (m,) the norms of these rows; NaN where one is no possible value.
     """
@@ -173,10 +173,10 @@ def _tabulated(answers: Answers, shape: Shape | None, longest: int | None) -> Sc
 def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None) -> Screened:
     """The sound rows of a table whose rows have the right shape."""
     values = reading.values
-    if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN
-        values = values[:, np.isin(asked, reading.ids)]
     if not len(reading):
         return Screened(reading, {})
+    if signal.of == "pairs":
+        return _screen_products(reading, asked, guards)
     flat = values.reshape(len(reading), -1)
     lengths = norms(flat)
     reasons: dict[int, str] = {}
@@ -199,6 +199,75 @@ def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guard
         ids=reading.ids,
         norms=lengths,
     )
+
+
+def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> Screened:
+    """The rows of products between clients, without those of clients whose products are no possible value.
+
+    A product has two authors, so that one client can spoil an entry of everybody's row. Whoever has the most unsound
+    entries is refused first, until none is left; where several have as many, nobody knows whose fault it is, and they
+    are refused without blame. The remaining rows have NaN where a refused client's product was.
+    """
+    answered = np.flatnonzero(np.isin(asked, reading.ids))
+    products = reading.values[:, answered]
+    unsound = _unsound_entries(products, guards)
+    reasons: dict[int, str] = {}
+    blameless: set[int] = set()
+    while unsound.any():
+        entries = unsound.sum(axis=0) + unsound.sum(axis=1)
+        worst = np.flatnonzero(entries == entries.max())
+        for row in worst.tolist():
+            both_sides = np.concatenate([products[row][unsound[row]], products[:, row][unsound[:, row]]])
+            reasons[row] = _reason_against(both_sides, guards)
+        if worst.size > 1:
+            blameless.update(worst.tolist())
+        unsound[worst] = False
+        unsound[:, worst] = False
+    if not reasons:
+        return Screened(reading, {})
+    sound = np.ones(len(reading), bool)
+    sound[list(reasons)] = False
+    values = reading.values[sound]
+    values[:, answered[~sound]] = np.nan
+    return Screened(
+        reading=Reading(reading.ids[sound], values),
+        rejected={int(reading.ids[row]): reason for row, reason in sorted(reasons.items())},
+        compared=frozenset(int(reading.ids[row]) for row in blameless),
+    )
+
+
+def _unsound_entries(products: Array, guards: Guards) -> npt.NDArray[np.bool_]:
+    """A mask (n, n) of products that are not finite, beyond the bound, or larger than such clients usually have.
+
+    How large a client's products usually are is the median of its own ones that are not 0, so that the others cannot
+    move it; all products of a client whose median exceeds everybody's too much are unsound.
+    """
+    with np.errstate(invalid="ignore"):
+        sizes = np.abs(products)
+        unsound: npt.NDArray[np.bool_] = ~np.isfinite(products) | (sizes > (guards.bound or np.inf))
+    believed = np.where(unsound | (sizes == 0), np.nan, sizes)
+    known = ~np.isnan(believed).all(axis=1)
+    if not guards.norm or not known.any():
+        return unsound
+    by_client = np.nanmedian(believed[known], axis=1)
+    usual = float(np.median(by_client))
+    scales = np.full(len(products), usual)
+    scales[known] = by_client
+    expected = np.outer(scales, scales) / usual
+    too_large = sizes > guards.norm * np.maximum(expected, usual)
+    outsized = scales > guards.norm * usual
+    too_large[outsized] = True
+    too_large[:, outsized] = True
+    return unsound | too_large
+
+
+def _reason_against(entries: Array, guards: Guards) -> str:
+    """What is wrong with a client's unsound products."""
+    if not np.isfinite(entries).all():
+        return "not finite"
+    if (np.abs(entries) > (guards.bound or np.inf)).any():
+        return f"norm above {guards.bound:g}"
+    return f"norm above {guards.norm:g} times the median"
 
 
 def norms(rows: Array) -> Floats:

@@ -61,7 +61,7 @@ def methods_table() -> Table:
             [
                 name,
                 ", ".join([*needs.reads, *(f"{fact}?" for fact in needs.optional)]) or "–",
-                ", ".join(signal.name for signal in needs.asks) or "–",
+                ", ".join([*(signal.name for signal in needs.asks), *(f"{s.name}?" for s in needs.may_ask)]) or "–",
                 ", ".join(signal.name for signal in needs.reports) or "–",
                 "yes" if method.scales else "no",
                 "no" if needs.individual else "yes",

@@ -290,9 +290,13 @@ class Microcosm(Selector[Memory]):
         """Return p: shares of all data, or of data in which all labels weigh alike."""
         if self.target == "population":
             return data_shares(population)
-        counts = np.asarray(population.label_counts, np.float64)
+        counts = np.asarray(population.label_counts[population.known], np.float64)
         per_label = counts.sum(axis=0)
-        return shares(counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0))
+        p = np.zeros(population.n_clients)
+        p[population.known] = shares(
+            counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0)
+        )
+        return p
 
     def _ledger(self, state: Memory, round: Round, p: Floats) -> Floats:
         """Return d as if those who are at work had answered: what they bring need not be chosen again."""

@@ -15,11 +15,11 @@ from sortition.advice.profile import KnownFederation
 from sortition.core.arrays import Array, Ids, jain_index
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.core.registrar import Registrar
-from sortition.core.selector import AnySelector
 from sortition.results.table import Table
 from sortition.selectors.microcosm import Microcosm
 
 CHOSEN = "as played"
+MICROCOSM = "microcosm"
 Cohorts = Iterable[tuple[Ids, Array]]  # ids and weights, one a round
 
 
@@ -56,7 +56,10 @@ def replay(
             if "label_counts" in selector.needs.reads:
                 ruled_out[label] = "reads label counts"
     candidates = {label: selector for label, selector in candidates.items() if label not in ruled_out}
-    hear_nothing, hearing = replayable({label: _without_updates(method) for label, method in candidates.items()})
+    default = candidates.get(MICROCOSM)
+    if isinstance(default, Microcosm) and default.by == "labels":  # logs hold no sketches: as under secure aggregation
+        candidates[MICROCOSM] = replace(default, estimate=False, secure_aggregation=True)
+    hear_nothing, hearing = replayable(candidates)
     can_begin, unusable = usable(hear_nothing, federation)
     n_rounds = _count_rounds(federation, rounds)
     availability = federation.present(seed)
@@ -68,13 +71,6 @@ def replay(
         registrar = Registrar(selector, federation.population, horizon=n_rounds, seed=seed)
         selections[label] = measured(federation, _cohorts(registrar, present, federation.cohort), present)
     return selections, ruled_out | hearing | unusable
-
-
-def _without_updates(selector: AnySelector) -> AnySelector:
-    """Return the method as it is under secure aggregation, where it can do without single updates: logs hold none."""
-    if isinstance(selector, Microcosm) and selector.by == "auto":
-        return replace(selector, secure_aggregation=True)
-    return selector
 
 
 def _count_rounds(federation: KnownFederation, rounds: int | None) -> int:

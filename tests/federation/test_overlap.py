@@ -197,8 +197,9 @@ def killed_after(federation, events):
     return federation
 
 
+@pytest.mark.parametrize("metrics", [None, 0], ids=["without metrics", "with metrics"])
 @pytest.mark.parametrize("pace", PACES)
-def test_a_server_that_is_killed_loses_and_doubles_nothing(pace, tmp_path):
+def test_a_server_that_is_killed_loses_and_doubles_nothing(pace, metrics, tmp_path):
     handled = []
 
     def noting(device):
@@ -213,10 +214,10 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(pace, tmp_path):
     for events in (1, 3, 5):
         mailbox = Mailbox()
         with serving(mailbox, devices), pytest.raises(Killed):
-            killed_after(server(tmp_path, mailbox, PACES[pace]), events).run(ROUNDS)
+            killed_after(server(tmp_path, mailbox, PACES[pace], metrics=metrics), events).run(ROUNDS)
     mailbox = Mailbox()
     with serving(mailbox, devices):
-        federation = server(tmp_path, mailbox, PACES[pace])
+        federation = server(tmp_path, mailbox, PACES[pace], metrics=metrics)
         federation.run(ROUNDS)
     records = federation.history
     assert [record["round"] for record in records] == list(range(ROUNDS))

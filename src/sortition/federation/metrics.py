@@ -198,6 +198,11 @@ class MeteredTransport:
         self.transport = transport
         self.traffic = {"down": 0, "up": 0}
 
+    @property
+    def takes_replies_after_restart(self) -> bool:
+        """Whether work that is in flight at a restart can still be delivered."""
+        return bool(getattr(self.transport, "takes_replies_after_restart", False))
+
     def online(self) -> Mapping[str, Peer]:
         """Who can be reached now."""
         return self.transport.online()

@@ -20,6 +20,7 @@ from sortition.studies.audit.run import examine_log
 
 PERIOD = "2h"  # over which Prometheus is asked for its last samples
 FATES = ("late", "silent", "standby", "failed")
+ENDS = ("withdrawn", "silent", "standby", "failed", "left_out")  # of a member whose update is not used
 Record = dict[str, Any]
 
 
@@ -115,6 +116,7 @@ def report(settings: Settings, remains: list[Remains], prometheus: Prometheus, s
     faults = [
         *_lost(settings, remains, records, job),
         *violations(list(POLICIES), uses),
+        *unaccounted(records),
         *_unclaimed(settings, records, uses, job),
         *_flat_batteries(settings),
         *_wrong_counters(settings, prometheus, records),
@@ -127,8 +129,8 @@ def report(settings: Settings, remains: list[Remains], prometheus: Prometheus, s
         f"{settings.name}: {len(records)} rounds in {seconds:.0f} s, killed {len(remains)} times; "
         f"{sum(len(record['cohort']) for record in records)} chosen, "
         f"{sum(len(answered_ids(record)) for record in records)} updates used, "
-        + ", ".join(f"{sum(len(record.get(fate) or ()) for record in records)} {fate}" for fate in FATES)
-        + f"; {sum(bool(record.get('skipped')) for record in records)} rounds skipped; "
+        + ", ".join(f"{sum(len(record.get(end) or ()) for record in records)} {end}" for end in ENDS)
+        + f"; {sum(len(record.get('late') or ()) for record in records)} answers came late; {sum(bool(record.get('skipped')) for record in records)} rounds skipped; "
         f"{len(own_uses)} participations in the ledger; excluded by rule: {dict(excluded)}; {len(faults)} faults",
         flush=True,
     )
@@ -147,6 +149,16 @@ def _lost(settings: Settings, remains: list[Remains], records: list[Record], job
             yield f"it forgot at kill {number} that it was the job {left_behind.job}"
         if _ledger_digest(settings, left_behind.claims) != left_behind.ledger:
             yield f"claims of before kill {number} have changed"
+
+
+def unaccounted(records: list[Record]) -> Iterator[str]:
+    """Members of a cohort whose end no record tells, or tells twice."""
+    for record in records:
+        ends = Counter(int(client) for client in answered_ids(record))  # type: ignore[arg-type]
+        for end in ENDS:
+            ends.update(int(client) for client in record.get(end) or ())
+        if ends != Counter(record["cohort"]):
+            yield f"round {record['round']} chose {record['cohort']}, and tells the ends of {sorted(ends.elements())}"
 
 
 def _unclaimed(settings: Settings, records: list[Record], uses: list[Use], job: str) -> Iterator[str]:

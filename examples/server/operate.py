@@ -1,6 +1,6 @@
 """A federation to practise operation on: policies, metrics, a shadow and a checkpoint, with twenty devices in threads.
 
-    python examples/server/operate.py demo --rounds 300
+    python examples/server/operate.py demo --rounds 3000
 
 Kill it and start it with the same command: it goes on where it was. ``docs/operate.md`` walks through the rest.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import digits_task
 
-from sortition import Policy
+from sortition import Policy, SortitionError
 from sortition.federation import Federation, Mailbox, Wait
 
 POLICY = Policy(participations=3, window="10 rounds", separation="2 rounds")
@@ -35,9 +35,16 @@ def live(mailbox: Mailbox, name: str, stop: threading.Event) -> None:
 
 
 def main() -> None:
+    try:
+        operate()
+    except SortitionError as error:
+        raise SystemExit(f"operate: {error}") from None
+
+
+def operate() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where checkpoint, history and ledger go")
-    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3000)
     parser.add_argument("--metrics", type=int, default=9464, help="port of the endpoint")
     parser.add_argument("--promote", help="a shadow that takes the live method's place")
     args = parser.parse_args()
@@ -57,7 +64,8 @@ def main() -> None:
         checkpoint=args.folder / "run.npz",
         resume=True,
     )
-    signal.signal(signal.SIGTERM, lambda *_: federation.stop())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: federation.stop())
     stop = threading.Event()
     names = [f"device-{number}-of-20" for number in range(20)]
     devices = [threading.Thread(target=live, args=(mailbox, name, stop), daemon=True) for name in names]

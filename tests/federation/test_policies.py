@@ -256,6 +256,28 @@ class TestLedger:
         assert admit(first) == [1, 2, 3]
         assert admit(second) == [0, 1, 2, 3]
 
+    def test_rounds_that_an_older_checkpoint_forgot_count_as_just_played(self, tmp_path):
+        policy = Policy(separation="2 rounds", participations=2, window="10 rounds")
+        kept = keeper(policy, ledger=Ledger(tmp_path / "l.sqlite"))
+        for kept.round, client in ((37, 3), (43, 0), (48, 0), (49, 1), (50, 2)):
+            admit(kept)
+            assert kept.claim(np.array([client])).tolist() == []
+
+        def restored(round_index):
+            again = keeper(policy, ledger=Ledger(tmp_path / "l.sqlite"))
+            again.round = round_index
+            return again
+
+        again = restored(20)  # as if rounds 43 to 50 had been 13 to 20
+        assert admit(again) == [3]
+        assert left_out(again) == {"participations=2/10 rounds": [0], "separation=2 rounds": [1, 2]}
+        assert again.claim(np.array([3])).tolist() == []
+        for again in (again, restored(21)):  # another restart moves nothing once more
+            again.round = 21
+            assert admit(again) == [1]
+        again.round = 23
+        assert admit(again) == [0, 1, 2, 3]
+
     def test_a_job_that_restarts_knows_what_it_sent(self, tmp_path):
         policy = Policy(participations=2, window="1 day")
         kept = keeper(policy, ledger=Ledger(tmp_path / "l.sqlite"))

@@ -458,8 +458,26 @@ class PolicyKeeper:
                 for tally in self._tallies:
                     for subject in _counted_subjects(tally.policy, lifetime):
                         tally.add_lifetime(subject, lifetime.uses)
-        for claim in news.claims:
+        for claim in self._as_counted_now(news.claims):
             self._count(claim, of_this_job=claim.job == self.job)
+
+    def _as_counted_now(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Return claims with the rounds of this job moved to where it counts them now.
+
+        A job that goes back to an older checkpoint plays rounds again. What the ledger has of the rounds that it forgot
+        happened before this round: taken for rounds to come, it would keep devices waiting until they are over.
+        """
+        moved = list(claims)
+        latest_round = self.round
+        shift = 0
+        for row in reversed(range(len(moved))):
+            claim = moved[row]
+            if claim.job != self.job:
+                continue
+            shift = max(shift, claim.round - latest_round)
+            latest_round = claim.round - shift
+            moved[row] = replace(claim, round=latest_round)
+        return moved
 
     def _catch_up(self) -> None:
         """Count what is new in the ledger, and forget what has left its window."""

@@ -26,6 +26,7 @@ extensions = [
     "workshop.reference_pages",
     "workshop.method_pages",
     "workshop.repository_links",
+    "workshop.typeset",
 ]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 exclude_patterns = ["_build"]
@@ -34,6 +35,7 @@ nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+html_math_renderer = "mathml"  # made when the site is built: no script, no network
 nb_execution_mode = "off"  # the tests execute code blocks and notebooks
 nb_render_markdown_format = "myst"
 

@@ -40,6 +40,7 @@ nb_execution_mode = "off"  # the tests execute code blocks and notebooks
 nb_render_markdown_format = "myst"
 
 autodoc_typehints = "description"
+napoleon_custom_sections = [("Class attributes", "params_style")]
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["flwr", "ray", "nvflare"]
 autodoc_default_options = {"members": True, "show-inheritance": True}

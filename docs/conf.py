@@ -27,6 +27,7 @@ extensions = [
     "workshop.method_pages",
     "workshop.repository_links",
     "workshop.typeset",
+    "workshop.reproduction_titles",
 ]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 exclude_patterns = ["_build"]

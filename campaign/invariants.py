@@ -21,6 +21,7 @@ ROWS = {
     "FedCor": ("samples",), "FedGS": ("features",), "HiCS": ("update", "entropy"), "LongFed": ("has_update", "rows"),
     "PowerOfChoice": ("loss",),
 }  # fmt: skip
+SILENT_ROWS = ("PowerOfChoice",)  # rpow-d gives who was chosen and never answered the mean loss of its round
 DROPPED = {"FedCor": "loss"}  # kept from one question to the next, then forgotten: it may become NaN, nothing else
 PAIRS = {"DivFL": "distance", "LongFed": "distance", "FedGS": "products"}
 BOTH = ("LongFed", "FedGS")  # a pair's entry is touched by the words of both only; DivFL's by those of one of them
@@ -75,6 +76,8 @@ class Observer:
             mass, kept = cohort.weights[at].sum(), weights.sum()
             require(np.isclose(mass, kept, rtol=1e-9) or not kept, f"mass {mass} became {kept}")
         self.heard |= set(done.tolist()).union(*(_senders(rows) for rows in reports.values()))
+        if self.registrar.owner in SILENT_ROWS and turn.cohort is not None:
+            self.heard |= set(turn.cohort.ids.tolist())
         self._check_untouched(turn.state)
 
     def _check_untouched(self, state: State) -> None:

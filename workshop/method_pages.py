@@ -159,6 +159,8 @@ def _needs(needs: Needs) -> list[str]:
     if needs.optional:
         lines.append(f"| reads if all clients give it | {_code_list(needs.optional)} |")
     lines.append(f"| asks of clients | {_signals(needs.asks)} |")
+    if needs.may_ask:
+        lines.append(f"| asks of clients that can answer | {_signals(needs.may_ask)} |")
     lines.append(f"| wants reported after training | {_signals(needs.reports)} |")
     answer = "no: it looks at single updates" if needs.individual else "yes"
     lines.append(f"| possible with secure aggregation | {answer} |")
@@ -218,7 +220,7 @@ def methods_by_knowledge() -> str:
 
 def _knowledge_level(needs: Needs) -> int:
     """Return the position in LEVELS of what a method needs to know."""
-    signals = {signal.name for signal in (*needs.asks, *needs.reports)}
+    signals = {signal.name for signal in (*needs.questions, *needs.reports)}
     if needs.individual:
         return 5
     if signals:

@@ -209,3 +209,12 @@ def test_restored_members_knows_no_nodes_of_clients_that_it_no_longer_has():
     members.restore(*saved)
     assert present(members, [1, 2, 3]) == []
     assert members.unknown(["1", "2", "3"]) == ["1", "2", "3"]
+
+
+def test_members_say_who_can_answer_a_question():
+    members = Members(reads=("sizes",))
+    able = Profile(name="able", facts={"sizes": np.array(3)}, signals=("loss", "resources"))
+    unable = Profile(name="unable", facts={"sizes": np.array(3)}, signals=("loss",))
+    assert members.meet({"s1": able, "s2": unable}) == {}
+    assert members.able(np.array([0, 1]), "resources").tolist() == [0]
+    assert members.able(np.array([0, 1]), "loss").tolist() == [0, 1]

@@ -20,6 +20,7 @@ FEDCOR = {"warmup": 2, "interval": 2, "dimension": 4, "steps": 5, "warmup_steps"
 
 # parameters that suit ten clients, for those methods that want other than their defaults
 SMALL = {"fedcor": FEDCOR, "power-of-choice": {"d": 6}, "hics": {"clusters": 3}, "fedss": {"most": 3}}
+SMALL["microcosm"] = {"seconds": "ignored"}  # real seconds are not those of the simulator
 VARIANTS = {  # so that every way in which a signal travels is taken
     "cpow-d": ("power-of-choice", {"variant": "cpow-d", "d": 6}),  # mini-batch losses
     "rpow-d": ("power-of-choice", {"variant": "rpow-d", "d": 6}),  # scalar reports

@@ -29,6 +29,8 @@ def allowed(limits: Limits) -> tuple[Candidates, Reasons]:
         if label in REFERENCES or "reweight" in entry:  # which weighs another method's choice
             continue
         options = {key: value for key, value in entry.items() if key not in ("name", "label")}
+        if entry["name"] == "microcosm" and not options:
+            options = {"secure_aggregation": limits.secure_aggregation}
         selector = methods.selector(entry["name"], options).resolved(facts)
         broken_limit = reason(selector.needs, limits)
         if broken_limit:

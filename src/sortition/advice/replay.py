@@ -6,7 +6,7 @@ Methods that hear from clients (losses, updates) cannot be replayed: what client
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from sortition.core.arrays import Array, Ids, jain_index
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.core.registrar import Registrar
 from sortition.results.table import Table
+from sortition.selectors.microcosm import Microcosm
 
 CHOSEN = "as played"
+MICROCOSM = "microcosm"
 Cohorts = Iterable[tuple[Ids, Array]]  # ids and weights, one a round
 
 
@@ -54,6 +56,9 @@ def replay(
             if "label_counts" in selector.needs.reads:
                 ruled_out[label] = "reads label counts"
     candidates = {label: selector for label, selector in candidates.items() if label not in ruled_out}
+    default = candidates.get(MICROCOSM)
+    if isinstance(default, Microcosm) and default.by == "labels":  # logs hold no sketches: as under secure aggregation
+        candidates[MICROCOSM] = replace(default, estimate=False, secure_aggregation=True)
     hear_nothing, hearing = replayable(candidates)
     can_begin, unusable = usable(hear_nothing, federation)
     n_rounds = _count_rounds(federation, rounds)

@@ -61,7 +61,7 @@ def methods_table() -> Table:
             [
                 name,
                 ", ".join([*needs.reads, *(f"{fact}?" for fact in needs.optional)]) or "–",
-                ", ".join(signal.name for signal in needs.asks) or "–",
+                ", ".join([*(signal.name for signal in needs.asks), *(f"{s.name}?" for s in needs.may_ask)]) or "–",
                 ", ".join(signal.name for signal in needs.reports) or "–",
                 "yes" if method.scales else "no",
                 "no" if needs.individual else "yes",
@@ -196,7 +196,10 @@ def _needs(selector: AnySelector) -> Table:
     rows = [["reads, once per client", ", ".join(needs.reads) or "nothing"]]
     if needs.optional:
         rows.append(["reads if all clients give it", ", ".join(needs.optional)])
-    for title, signals in (("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)):
+    lists = [("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)]
+    if needs.may_ask:
+        lists.insert(1, ("asks those who can answer", needs.may_ask))
+    for title, signals in lists:
         names = ", ".join(_described(signal) for signal in signals)
         rows.append([title, names or "nothing"])
     rows.append(["secure aggregation", "impossible: sees single updates" if needs.individual else "possible"])

@@ -161,11 +161,11 @@ class Registrar:
         return self.selector.needs
 
     def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
-        return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
+        return Lengths((*self.needs.questions, *self.needs.reports), model, n_clients)
 
     def _remembered_signals(self) -> list[str]:
         """Name the signals of which the guards may remember how long clients' rows are."""
-        signals = (*self.needs.asks, *self.needs.reports)
+        signals = (*self.needs.questions, *self.needs.reports)
         return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:

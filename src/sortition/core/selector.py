@@ -36,7 +36,8 @@ class Needs:
 
     Attributes:
         reads: static facts of the population (``sizes``, ``label_counts``, ``features``, ``groups``, or your own).
-        asks: signals that it may ask for during ``select``.
+        asks: signals that it may ask for during ``select``; a client that cannot answer them cannot take part.
+        may_ask: signals that it also asks for, of those clients that can answer them; it does without where nobody can.
         reports: signals that the cohort sends back with its updates, or that the server computes from them.
         horizon: whether it needs to know how many rounds there will be.
         optional: facts that it uses where all known clients give them; see :meth:`Selector.resolved`.
@@ -47,22 +48,29 @@ class Needs:
     reports: tuple[Signal, ...] = ()
     horizon: bool = False
     optional: tuple[str, ...] = ()
+    may_ask: tuple[Signal, ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind, rule in (
             ("reads", str, "a tuple of names, such as ('sizes',)"),
             ("optional", str, "a tuple of names, such as ('speed',)"),
             ("asks", Signal, "a tuple of signals, such as (LOSS,)"),
+            ("may_ask", Signal, "a tuple of signals, such as (RESOURCES,)"),
             ("reports", Signal, "a tuple of signals, such as (TRAINING_LOSS,)"),
         ):
             values = getattr(self, name)
             if not isinstance(values, tuple | list) or not all(isinstance(value, kind) for value in values):
                 raise bad(f"Needs.{name}", rule, values)
         check_names((*self.reads, *self.optional), "a selector.needs.reads: Population")
-        for signal in self.asks:
+        for signal in self.questions:
             if signal.of == "server":
                 hint = "What the server computes itself is in reports."
                 raise bad("Needs.asks", "of signals of clients", signal.name, hint)
+
+    @property
+    def questions(self) -> tuple[Signal, ...]:
+        """All signals that it may ask for during ``select``."""
+        return (*self.asks, *self.may_ask)
 
     @property
     def of_server(self) -> tuple[Signal, ...]:
@@ -72,7 +80,7 @@ class Needs:
     @property
     def individual(self) -> bool:
         """Whether single clients' updates must be visible, which rules secure aggregation out."""
-        return any(signal.exact for signal in (*self.asks, *self.reports))
+        return any(signal.exact for signal in (*self.questions, *self.reports))
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ def check_question(question: object, round: Round, needs: Needs, owner: str) -> 
     """Return the question; refuse one that the method did not declare, and one to clients that are not available."""
     if not isinstance(question, Measure):
         raise bad(f"{owner}.select", "a generator that yields Measure", question)
-    if question.signal not in needs.asks:
+    if question.signal not in needs.questions:
         raise UndeclaredError(f"{owner} asked for {question.signal.name!r}, which its needs.asks do not declare.")
     outside = not_among(question.ids, round.available)
     if outside.size:

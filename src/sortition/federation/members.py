@@ -116,6 +116,7 @@ class Members:
         self.changed = False
         self._id_of_name: dict[str, int] = {}
         self._id_of_session: dict[str, int] = {}
+        self._signals_of_session: dict[str, frozenset[str]] = {}
 
     def __len__(self) -> int:
         return len(self.members)
@@ -166,6 +167,11 @@ class Members:
         """Return those of these clients that did not fall silent."""
         return clients[[self.members[client].silent_until is None for client in clients.tolist()]]
 
+    def able(self, clients: Ids, signal: str) -> Ids:
+        """Return those of these clients whose program has said that it answers a signal."""
+        sessions = [self.members[client].session for client in clients.tolist()]
+        return clients[[signal in self._signals_of_session.get(session, ()) for session in sessions]]
+
     # -- who comes -----------------------------------------------------------------------------------------------------
 
     def meet(
@@ -196,6 +202,7 @@ class Members:
                 refused[candidate.session] = reason
             else:
                 self._enter(candidate, now)
+                self._signals_of_session[candidate.session] = frozenset(candidate.profile.signals)
         return refused
 
     def _checked_facts(self, profile: Profile) -> dict[str, Array]:

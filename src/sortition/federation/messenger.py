@@ -521,7 +521,10 @@ class Messenger:
         if question.after is not None:
             model = self._rehearsed(turn, question.after, model)
             purpose = "rehearsal"
-        asks = self._asks_to(question.ids, kind="query", round=turn.index, model=model, signals=(signal.name,))
+        ids = question.ids
+        if signal in self.needs.may_ask:
+            ids = self.members.able(ids, signal.name)
+        asks = self._asks_to(ids, kind="query", round=turn.index, model=model, signals=(signal.name,))
         trains = signal.of == "training"
         asks = [replace(ask, purpose=purpose, trains=trains, payload=dict(signal.payload)) for ask in asks]
         replies = self._asked(asks, signal.name)

@@ -84,7 +84,7 @@ def stated_entrant(label: str, configuration: str, row: str) -> Entrant:
 
 def information_class(needs: Needs) -> str:
     """Return what a method knows beyond sizes and its own choices: ``public``, or some of scalars, labels, updates."""
-    signals = (*needs.asks, *needs.reports)
+    signals = (*needs.questions, *needs.reports)
     has = {
         "scalars": any(not signal.exact and signal.of != "pairs" for signal in signals),
         "labels": "label_counts" in needs.reads or any(signal.of == "pairs" for signal in signals),

@@ -200,7 +200,7 @@ def data_dependence(selector: AnySelector) -> list[str]:
 
 def _signals(selector: AnySelector) -> list[Signal]:
     """List what the method asks or has reported, once each."""
-    return list(dict.fromkeys((*selector.needs.asks, *selector.needs.reports)))
+    return list(dict.fromkeys((*selector.needs.questions, *selector.needs.reports)))
 
 
 def _signal_names(selector: AnySelector) -> list[str]:

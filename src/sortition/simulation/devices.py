@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad, unknown
@@ -289,6 +288,8 @@ class Fleet:
         n = self.n_clients
         rank = np.empty(n)
         rank[np.argsort(score, kind="stable")] = np.arange(n)
+        from scipy.special import ndtri
+
         of_data = ndtri((rank + 0.5) / n)
         of_client = stream(self.seed, "device speeds by data").standard_normal(n)
         weight = 2 * math.sin(math.pi * self.devices.correlation / 6)
@@ -306,6 +307,8 @@ class Fleet:
     def _by_quantiles(self, purpose: str, quantiles: Quantiles) -> Floats:
         """Draw by the inverse of a distribution, with the numbers that a lognormal one would use."""
         shares, values = np.asarray(quantiles, np.float64).T
+        from scipy.special import ndtr
+
         drawn = ndtr(stream(self.seed, purpose).standard_normal(self.n_clients))
         return np.asarray(np.exp(np.interp(drawn, shares, np.log(values))))
 

@@ -648,11 +648,11 @@ class Simulation:
         self.test = None
 
     def elapsed(self) -> float | None:
-        """Return the simulated seconds since the start; None where all devices are alike and no rounds overlap.
+        """Return the simulated seconds since the start; None where all devices are alike.
 
         There seconds are another count of rounds, and no method should spend anything to save them.
         """
-        if self.current.setup.world.fleet.differs or self.setup.pace.overlaps:
+        if self.current.setup.world.fleet.differs:
             return self.clock
         return None
 

@@ -114,8 +114,10 @@ def needs_of(selector: AnySelector) -> TomlTable:
         "reads": list(needs.reads),
         "asks": {signal.name: signal.summary for signal in needs.asks},
         "reports": {signal.name: signal.summary for signal in needs.reports},
-        "of": {signal.name: signal.of for signal in (*needs.asks, *needs.reports)},
+        "of": {signal.name: signal.of for signal in (*needs.questions, *needs.reports)},
     }
+    if needs.may_ask:
+        label["may_ask"] = {signal.name: signal.summary for signal in needs.may_ask}
     if needs.optional:
         label["optional"] = list(needs.optional)
     label["horizon"] = needs.horizon

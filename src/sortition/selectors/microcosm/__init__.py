@@ -177,7 +177,7 @@ class Microcosm(Selector[Memory]):
     def needs(self) -> Needs:
         """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well."""
         if self.by == "auto":
-            return Needs(reads=("sizes",), optional=("label_counts",), asks=self._asks)
+            return Needs(reads=("sizes",), optional=("label_counts",), may_ask=self._may_ask)
         reports: set[Signal] = set()
         if self.by == "bias":
             reports.add(BIAS_UPDATE)
@@ -185,18 +185,14 @@ class Microcosm(Selector[Memory]):
             reports.add(UPDATE.sketch(self.sketch))
         return Needs(
             reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
-            asks=self._asks,
+            asks=(PRODUCTS,) if self.by == "secure" else (),
+            may_ask=self._may_ask,
             reports=tuple(sorted(reports, key=lambda signal: signal.name)),
         )
 
     @property
-    def _asks(self) -> tuple[Signal, ...]:
-        asks = []
-        if self.by == "secure":
-            asks.append(PRODUCTS)
-        if self.seconds == "asked":
-            asks.append(RESOURCES)
-        return tuple(asks)
+    def _may_ask(self) -> tuple[Signal, ...]:
+        return (RESOURCES,) if self.seconds == "asked" else ()
 
     @property
     def _estimates(self) -> bool:
@@ -294,9 +290,13 @@ class Microcosm(Selector[Memory]):
         """Return p: shares of all data, or of data in which all labels weigh alike."""
         if self.target == "population":
             return data_shares(population)
-        counts = np.asarray(population.label_counts, np.float64)
+        counts = np.asarray(population.label_counts[population.known], np.float64)
         per_label = counts.sum(axis=0)
-        return shares(counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0))
+        p = np.zeros(population.n_clients)
+        p[population.known] = shares(
+            counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0)
+        )
+        return p
 
     def _ledger(self, state: Memory, round: Round, p: Floats) -> Floats:
         """Return d as if those who are at work had answered: what they bring need not be chosen again."""

@@ -117,7 +117,7 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
         return
     if run.done:
         finding.faults += against_end(run, config)
-    signals = (*registrar.needs.asks, *registrar.needs.reports)
+    signals = (*registrar.needs.questions, *registrar.needs.reports)
     logs_only_digests = any(not signal.scalar for signal in signals)  # of vectors
     finding.replayed = replay or logs_only_digests
     with in_one_thread():

@@ -21,7 +21,6 @@ from sortition.results import run_folder
 from sortition.results.statistics import MARGIN
 from sortition.studies import arguments, python_objects
 from sortition.studies.config import Data
-from sortition.studies.federation import dataset_of
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.progress import Progress, automatic, say
@@ -264,6 +263,8 @@ def _data_with_partition(data: DataLike, clients: ClientsLike | None, partition:
 
 def _usual_partition(table: TomlTable) -> str:
     """Return the partition of data for which nobody named one: their own clients where they come with some."""
+    from sortition.studies.federation import dataset_of
+
     try:
         dataset = dataset_of(Data.model_validate(table))
     except (SortitionError, ValueError):  # the plan of the study says what is wrong with the data

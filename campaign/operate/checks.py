@@ -130,7 +130,8 @@ def report(settings: Settings, remains: list[Remains], prometheus: Prometheus, s
         f"{sum(len(record['cohort']) for record in records)} chosen, "
         f"{sum(len(answered_ids(record)) for record in records)} updates used, "
         + ", ".join(f"{sum(len(record.get(end) or ()) for record in records)} {end}" for end in ENDS)
-        + f"; {sum(len(record.get('late') or ()) for record in records)} answers came late; {sum(bool(record.get('skipped')) for record in records)} rounds skipped; "
+        + f"; {sum(len(record.get('late') or ()) for record in records)} answers came late"
+        f"; {sum(bool(record.get('skipped')) for record in records)} rounds skipped; "
         f"{len(own_uses)} participations in the ledger; excluded by rule: {dict(excluded)}; {len(faults)} faults",
         flush=True,
     )

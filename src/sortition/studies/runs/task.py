@@ -20,7 +20,7 @@ from sortition.studies.runs.callback import Callback, Callbacks
 if TYPE_CHECKING:
     from sortition.simulation.round_cache import Training, Trainings
 
-OnRound = Callable[[int, float | None], None]
+OnRound = Callable[[int, float | None, float | None], None]  # rounds played, figure, share of the limit of cost
 Play = Generator["Training | Trainings", None, bool]
 
 

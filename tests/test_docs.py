@@ -239,6 +239,9 @@ WORDS = {
     "file lock": "flock",
     "Flower aggregation": "def step",
     "quarantines": "quarantine",
+    "first sentence": "def headline",
+    "dropout": "def weights_of",
+    "promise of privacy": "def lint",
 }
 
 

@@ -27,7 +27,7 @@ NO_CHANGE = {  # options of local training that change nothing at these values
     "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0,
 }  # fmt: skip
 OF_TRAINING = ("momentum", "weight_decay", "proximal", "decay")
-Words = Callable[[str], str]
+Formatter = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,25 @@ class MethodsParagraph:
     @property
     def text(self) -> str:
         """The paragraph, with keys of citations in brackets."""
-        return self._paragraph(words=str, cite=lambda key: f" [{key}]")
+        return self._paragraph(plain=str, cite=lambda key: f" [{key}]")
 
     @property
     def latex(self) -> str:
         """The paragraph for LaTeX."""
-        return self._paragraph(words=lambda text: text.translate(ESCAPES), cite=lambda key: rf"~\cite{{{key}}}")
+        return self._paragraph(plain=lambda text: text.translate(ESCAPES), cite=lambda key: rf"~\cite{{{key}}}")
 
-    def _paragraph(self, *, words: Words, cite: Words) -> str:
+    def _paragraph(self, *, plain: Formatter, cite: Formatter) -> str:
+        """Write the paragraph: ``plain`` formats words, ``cite`` the key of a BibTeX entry."""
         names = []
         for method in self.methods:
-            name = words(method.label)
+            name = plain(method.label)
             if method.key:
                 name += cite(method.key)
             if method.parameters:
-                name += words(f" ({method.parameters})")
+                name += plain(f" ({method.parameters})")
             names.append(name)
-        first = f"{words('We compare ')}{listed(names)}{words(f' in Sortition {self.version}.')}"
-        return " ".join([first, *map(words, self.sentences)])
+        first = f"{plain('We compare ')}{listed(names)}{plain(f' in Sortition {self.version}.')}"
+        return " ".join([first, *map(plain, self.sentences)])
 
     def __str__(self) -> str:
         """Return paragraph, checklist and BibTeX as Markdown."""

@@ -86,6 +86,7 @@ def play(
 
 
 def _play_method(run: OpenRun) -> Play:
+    """Play the rounds of a run, and yield before each training; return False if the run was stopped before its end."""
     config = run.config
     simulation = _open(run)
     registrar = simulation.registrar

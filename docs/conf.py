@@ -26,6 +26,8 @@ extensions = [
     "workshop.reference_pages",
     "workshop.method_pages",
     "workshop.repository_links",
+    "workshop.typeset",
+    "workshop.reproduction_titles",
 ]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 exclude_patterns = ["_build"]
@@ -34,10 +36,12 @@ nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+html_math_renderer = "mathml"  # made when the site is built: no script, no network
 nb_execution_mode = "off"  # the tests execute code blocks and notebooks
 nb_render_markdown_format = "myst"
 
 autodoc_typehints = "description"
+napoleon_custom_sections = [("Class attributes", "params_style")]
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["flwr", "ray", "nvflare"]
 autodoc_default_options = {"members": True, "show-inheritance": True}

@@ -180,6 +180,7 @@ def test_reproduce_tells_what_the_last_one_lacks_before_the_first_is_played(tmp_
 
 def test_the_demo_runs_every_method_it_names(tmp_path):
     output = call("demo", "-o", tmp_path / "demo", "-j", 1, "--seeds", 1, "--rounds", 2)
+    assert output.strip().splitlines()[-1].startswith("Next: 'sortition init mine.toml'")
     for name in ("uniform", "power-of-choice", "fedcor", "fedgs", "longfed", "hics", "fedss"):
         assert name in output
 

@@ -135,6 +135,14 @@ def test_the_guide_names_every_method_and_no_other():
     assert "[uniform]" not in row
 
 
+def test_reproduction_pages_are_listed_by_their_paper():
+    from workshop.reproduction_titles import TITLES, titled
+
+    text = titled("# Table 2\n\n```\n# a comment\n```\n\n## Runs\n", "FedGS")
+    assert text == "# FedGS\n\n## Table 2\n\n```\n# a comment\n```\n\n### Runs\n"
+    assert {page.stem for page in (DOCS / "reproduction").glob("*.md")} == {*TITLES, "README"}
+
+
 PATHS = {  # what a newcomer looks for: the pages on the way from the first one, and what stands there
     "how to add a method": (["tutorials/own-method"], "One file, one class"),
     "how to plug into a Flower app": (["flower"], "SelectorStrategy"),

@@ -40,9 +40,11 @@ def main() -> None:
 
             write_budgets()
         case "pictures":
-            from workshop.method_pictures import write_pictures
+            from workshop.method_pictures import write_pictures, write_strips
 
             write_pictures(options.methods)
+            if not options.methods:
+                write_strips()
         case "time":
             from workshop.flight_strips import draw_strips
             from workshop.time_table import write_table
@@ -79,7 +81,9 @@ def _options() -> argparse.Namespace:
     )
     parts.add_parser("leaderboard-2", help="the board of suite 2, its page and its picture, from docs/leaderboard-2")
     parts.add_parser("budgets", help="time budgets of suite 2 that are missing, from clocks alone")
-    pictures = parts.add_parser("pictures", help="docs/images/methods: whom each method chose in one small run")
+    pictures = parts.add_parser(
+        "pictures", help="docs/images: whom each method chose in one small run; three side by side"
+    )
     pictures.add_argument("methods", nargs="*", help="default: all")
     of_time = parts.add_parser("time", help="the strips and the table of docs/time.md, from runs of all methods")
     of_time.add_argument("--strips", action="store_true", help="only the strips, in seconds")

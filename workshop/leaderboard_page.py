@@ -36,10 +36,12 @@ means over cells.
 
 Microcosm's defaults were chosen on the half *tuning* and frozen before any run of the half *held-out*. One change came
 later, for safety and without a look at results: a client that is silent twice running has had its turn; the cells with
-dropouts were run with it. The other methods have the defaults of their papers or of their files. `microcosm` is what
+dropouts were run with it. All rows of Microcosm here are of its first edition: today's defaults would need
+`learn_ledger = false`, `repay_mixture = false`, `seconds = "ignored"` and `estimate = false` (`true` for `-estimate`)
+to choose as it did. The other methods have the defaults of their papers or of their files. `microcosm` is what
 `auto` resolves to where label counts are given; `-estimate` also reads sketches of updates, `-updates` and `-bias` read
 sketches or the output layer's bias in place of label counts, `-sizes` reads sizes alone. These variants are
-parameters of one method; in a study's list `method` they are (in Python: `so.load("microcosm", by="updates")`):
+parameters of one method. This is how to write them in a study (in Python: `so.load("microcosm", by="updates")`):
 
 {variants}
 

@@ -6,10 +6,10 @@ from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
 from sortition.results.table import Table
-from workshop.leaderboard_page import variants_table
 from workshop.marks import fill_marks
+from workshop.readme_bullets import bullets
 
-PLACES = 9  # shown, and the baseline
+PLACES = 5  # shown, and the baseline
 
 
 def top_table(board: Board) -> Table:
@@ -37,8 +37,5 @@ def top_table(board: Board) -> Table:
 
 
 def with_top(readme: str, board: Board) -> str:
-    """Return the README with the top of the leaderboard, and the table of variants that it names."""
-    return fill_marks(
-        readme,
-        {"leaderboard": top_table(board).markdown(), "variants": variants_table(board.runs).markdown()},
-    )
+    """Return the README with the top of the leaderboard, and the bullets that quote it."""
+    return fill_marks(readme, {"leaderboard": top_table(board).markdown(), "bullets": bullets(board)})

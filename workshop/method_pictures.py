@@ -170,3 +170,78 @@ def _legend(y: float, right: int) -> list[str]:
         f"<path d='M{right + 12} {y - 8}v8' stroke='{TEXT}' stroke-width='1.5'/>",
         f"<text x='{right + 18}' y='{y}'>an even draw</text>",
     ]
+
+
+# -- three methods side by side, for the README and the landing page --------------------------------------------------
+
+STRIP_METHODS = ("uniform", "oort", "fedgs")
+STRIP_STEP = 6  # a cell with its gap
+STRIP_MARK = 4.6  # a cell
+PANEL_GAP = 48
+PANEL_TOP = 46
+
+
+def write_strips() -> None:
+    """Draw docs/images/who-is-chosen.svg: the same federation under three methods."""
+    path = DOCS / "images" / "who-is-chosen.svg"
+    path.write_text(strips({name: played(name) for name in STRIP_METHODS}))
+    print(path, f"{path.stat().st_size:,} bytes")
+
+
+def strips(scenes: dict[str, Scene]) -> str:
+    """Draw the SVG: a panel per method, rounds from left to right, a row per client."""
+    panel_width = ROUNDS * STRIP_STEP
+    width = len(scenes) * (panel_width + PANEL_GAP) - 8
+    height = PANEL_TOP + CLIENTS * STRIP_STEP + 28
+    panels: list[str] = []
+    for position, (name, scene) in enumerate(scenes.items()):
+        left = 30 + position * (panel_width + PANEL_GAP)
+        panels += _panel(name, scene, left)
+    y = height - 8
+    return "\n".join(
+        [
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'"
+            f" role='img' font-family='sans-serif' font-size='13' fill='{TEXT}'>",
+            f"<title>Who is chosen over {ROUNDS} rounds under {', '.join(scenes)}</title>",
+            *panels,
+            f"<path d='M30 {y - 4}h10' stroke='{PALE}' stroke-opacity='.28' stroke-width='6'/>",
+            f"<text x='46' y='{y}'>available</text>",
+            f"<path d='M126 {y - 4}h10' stroke='{STRONG}' stroke-width='6'/>",
+            f"<text x='142' y='{y}'>chosen</text>",
+            f"<text x='210' y='{y}'>A row is a client, a column a round; colours at the left are a client's labels."
+            "</text>",
+            "</svg>\n",
+        ]
+    )
+
+
+def _panel(name: str, scene: Scene, left: int) -> list[str]:
+    """Draw one method: its name, how unevenly it chose, and who was there and who was chosen."""
+    counts = scene.chosen.sum(axis=0)
+    available_marks: list[str] = []
+    chosen_marks: list[str] = []
+    label_marks: list[str] = []
+    for row, client in enumerate(by_labels(scene.labels)):
+        y = PANEL_TOP + row * STRIP_STEP + STRIP_STEP / 2
+        available_marks += [
+            f"M{left + first * STRIP_STEP} {y:g}h{length * STRIP_STEP - 1.4:g}"
+            for first, length in stretches(scene.available[:, client])
+        ]
+        chosen_marks += [
+            f"M{left + t * STRIP_STEP} {y:g}h{STRIP_MARK}" for t in np.flatnonzero(scene.chosen[:, client])
+        ]
+        two_most = sorted(np.argsort(-scene.labels[client], kind="stable")[:2].tolist())
+        label_marks += [
+            f"<path d='M{left - 14 + 6 * place} {y:g}h5' stroke='{LABEL_COLOURS[label % 10]}'/>"
+            for place, label in enumerate(two_most)
+            if scene.labels[client, label]
+        ]
+    return [
+        f"<text x='{left - 14}' y='18' font-size='16' font-weight='bold'>{name}</text>",
+        f"<text x='{left - 14}' y='37'>chose each client {counts.min()} to {counts.max()} times</text>",
+        f"<g fill='none' stroke-width='{STRIP_MARK}'>",
+        f"<path stroke='{PALE}' stroke-opacity='.28' d='{''.join(available_marks)}'/>",
+        f"<path stroke='{STRONG}' d='{''.join(chosen_marks)}'/>",
+        *label_marks,
+        "</g>",
+    ]

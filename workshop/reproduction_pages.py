@@ -132,6 +132,8 @@ def _entry(item: Item, extent: Extent | None) -> str:
     if extent is not None:
         lines.append(f"  - Result: {item.result}.")
         lines.append(f"  - Verdict: **{item.verdict}**.")
+    if item.other:
+        lines.append(f"  - Another reading: {item.other}.")
     lines += [f"  - Claim: {claim.says} – *{GRADES[claim.grade]}*." for claim in item.claims]
     return "\n".join(lines)
 
@@ -141,31 +143,26 @@ def _entry(item: Item, extent: Extent | None) -> str:
 
 def summary(extents: Extents) -> str:
     """Return what the project's README shows: the main table of each paper, and how many entries were run how far."""
-    table = Table("", ["published", "here"])
-    footnotes: list[str] = []
+    table = Table("", ["paper", "result", "runs", "verdict", "here"])
     for item in items():
         if not item.short:
             continue
-        state = extents[item.preset].state if item.preset in extents else "never run"
-        mark = ""
-        if item.other:
-            footnotes.append(item.other)
-            mark = f" [{len(footnotes)}]"
-        table.rows.append([f"{item.paper}, {item.what}", f"{state}; {item.verdict}: {item.short}{mark}"])
-    return "\n\n".join(
-        [
-            table.markdown(),
-            *[f"[{number}] {text}." for number, text in enumerate(footnotes, start=1)],
-            f"{_counts(extents)} Each with its reason and verdict: [docs/reproduction/](docs/reproduction/README.md).",
-        ]
+        extent = extents.get(item.preset)
+        page = f"[{item.paper}](docs/reproduction/{extent.page})" if extent is not None else item.paper
+        state = extent.state.replace(" runs", "") if extent is not None else "never run"
+        table.rows.append([page, item.what, state, item.verdict, item.short])
+    sentence = counts_sentence(extents)
+    return (
+        f"{table.markdown()}\n\n{sentence} Every verdict with its reason: [reproduction](docs/reproduction/README.md)."
     )
 
 
-def _counts(extents: Extents) -> str:
+def counts_sentence(extents: Extents) -> str:
+    """Say how many published results were checked, and how far."""
     coverages = [extents[item.preset].coverage if item.preset in extents else "never run" for item in items()]
     return (
         f"We checked {len(coverages)} published results and questions beside them: "
-        f"{coverages.count('in full')} rerun in full, {coverages.count('cut')} cut to fewer runs or rounds, "
+        f"{coverages.count('in full')} rerun in full, {coverages.count('cut')} with fewer runs or rounds, "
         f"{coverages.count('computed')} computed, {coverages.count('never run')} not run."
     )
 

@@ -37,7 +37,7 @@ def test_noise_inside_a_wrapper_of_ones_own_has_its_equal_weights():
     inner = FedAvg()
     wrapper = Wrapper(DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 3))
     kind = kind_of(wrapper)
-    assert (kind.equal, kind.least_updates, kind.weighs, kind.linear) == (3, 3, False, False)
+    assert (kind.replies_for_noise, kind.least_updates, kind.weighs, kind.linear) == (3, 3, False, False)
     assert innermost(wrapper) is inner
     with pytest.raises(InputError, match="num_sampled_clients must be the cohort, 4"):
         SelectorStrategy("uniform", cohort=4, strategy=wrapper)

@@ -94,7 +94,7 @@ def test_a_method_that_cannot_work_in_a_cell_fails_there_and_others_do_not(tmp_p
 
 def test_a_run_beyond_the_limit_of_processor_seconds_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = small_suite(tmp_path).model_copy(update={"longest_run": 1e-9})
-    monkeypatch.setattr(queue.lockstep, "shape", lambda run: None)
+    monkeypatch.setattr(queue.lockstep, "group_key", lambda run: None)
     (cell,) = [cell for cell in suite.cells("rounds") if cell.name == "r-first"]
     outcome = play(suite, jobs_of(suite, [cell], METHODS[:1], tmp_path / "out", seeds=1), tmp_path / "out")
     (reason,) = outcome.failed.values()

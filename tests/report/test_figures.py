@@ -184,3 +184,13 @@ def test_one_command_writes_page_figures_and_tables_of_the_choice(runs, tmp_path
 def test_options_of_figures_need_figures(runs, option):
     with pytest.raises(InputError, match=f"{option[0]} must be given with --figures"):
         call("report", runs, *option)
+
+
+def test_a_second_table_fits_one_column_of_a_paper(runs, tmp_path):
+    folder = tmp_path / "figures"
+    files = ["--figures", str(folder), "--chart", "accuracy", "--format", "svg"]
+    call("report", str(runs), "-o", str(tmp_path / "page.html"), *files)
+    narrow = (folder / "main-column.tex").read_text()
+    wide = (folder / "main.tex").read_text()
+    assert narrow.startswith(r"\begin{tabular}{lrrr}")  # method, figure, difference, p
+    assert len(wide.splitlines()[0]) > len(narrow.splitlines()[0])

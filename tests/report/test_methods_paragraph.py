@@ -8,6 +8,7 @@ import pytest
 from tests.report.conftest import write_run
 from tests.test_cli import call
 
+import sortition
 from sortition.core.errors import InputError
 from sortition.report.gather import gather
 from sortition.report.methods_paragraph import methods_paragraph
@@ -100,3 +101,16 @@ def test_cite_prints_bibtex_or_the_paragraph(runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "uniform").mkdir()
     assert "mcmahan2017" in call("cite", "uniform")  # the method, though a folder has its name
+
+
+def test_runs_that_end_by_their_cost_and_their_devices_are_described(tmp_path):
+    result = sortition.compare(
+        ["uniform", "oort"],
+        data="digits", clients=10, model="softmax", cohort=3, seeds=1, jobs=1, progress=False, out=tmp_path / "runs",
+        devices={"speed": 50.0, "speed_spread": 1.0, "slow": "high labels"}, until={"seconds": 5.0},
+    )  # fmt: skip
+    text = result.methods_paragraph().text
+    assert "?" not in text
+    assert "In each round 3 clients are selected" in text
+    assert "A run ends with the step that reaches 5 seconds of the simulated clock." in text
+    assert "devices: speed 50, speed spread 1, slow high labels" in text

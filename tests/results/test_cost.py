@@ -11,6 +11,7 @@ from tests.studies.folders import make
 from sortition.core.errors import InputError
 from sortition.results import cost, frames, metrics, run_folder, summary, verdict_words
 from sortition.results.comparisons import Criteria, criteria_of
+from sortition.results.headline import headline
 from sortition.results.statistics import BETTER, WORSE, Budget, Reason
 
 COSTS = np.array([2.0, 4.0, 4.0, 10.0])
@@ -119,7 +120,7 @@ def test_twice_as_fast_is_better_by_seconds_and_equal_by_rounds(tmp_path):
     assert pair.speed_up == pytest.approx(2.0)
     assert pair.traffic_ratio == pytest.approx(2.0)  # within the same time
     assert verdict_words.period(pair) == "after 40 seconds"
-    assert verdict_words.headline(by_seconds).startswith("quick beats uniform by 19.99 points")
+    assert headline(by_seconds).startswith("quick beats uniform by 19.99 points")
     by_rounds = summary.comparison_of(methods, Criteria(cost="rounds")).against_baseline()["quick"]
     assert (by_rounds.figure, by_rounds.difference) == ("last", 0.0)
     by_traffic = summary.comparison_of(methods, Criteria(cost="megabytes")).against_baseline()["quick"]

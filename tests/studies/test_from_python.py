@@ -323,3 +323,16 @@ def test_the_types_of_the_options_name_every_key_of_a_study():
     passed_on = set(Study.model_fields) - arguments - {"method"}
     assert set(StudyOptions.__annotations__) == passed_on
     assert set(CompareOptions.__annotations__) == passed_on | arguments - {"methods"}
+
+
+def test_data_with_clients_keep_them_where_no_partition_is_named():
+    def partition_of(data, **options):
+        result = so.compare(["uniform"], data=data, clients=12, progress=False, jobs=1, **SMALL, **options)
+        return result.runs[0].config["data"]["partition"]["name"]
+
+    by_client = {client: (X[client::20], Y[client::20]) for client in range(20)}
+    assert partition_of({"name": "synthetic"}) == "natural"
+    assert partition_of("synthetic") == "natural"
+    assert partition_of(by_client) == "natural"  # 12 of the 20, drawn by the seed
+    assert partition_of(by_client, partition="iid") == "iid"
+    assert partition_of((X, Y)) == "iid"

@@ -147,7 +147,7 @@ def test_files_that_are_none(tmp_path):
         ({"sweep": "lr"}, "sweep must be a table"),
         ({"sweep": {"local.lr": {"from": 0, "to": 1, "count": 10**9}}}, "of at most 10,000 values"),
         ({"sweep": {"local.lr": {"from": 0, "to": 1, "step": 1e-300}}}, "sweep.local.lr must be"),
-        ({"method": ["uniform"]}, r"method must be a list of tables, \[\[method\]\]"),
+        ({"method": ["uniform", 3]}, r"method must be a list of tables, \[\[method\]\]"),
         ({"method": 3}, r"method must be a list of tables"),
         ({"setting": [{"name": "a", "method": [1]}]}, r"method must be a list of tables"),
         ({"seeds": 10**12}, "seeds must be at most 100,000"),
@@ -248,3 +248,9 @@ def test_the_baseline_is_one_of_the_methods():
         plan(small(setting=[{"name": "a"}, {"name": "b", "baseline": "uniform"}]))
     with pytest.raises(InputError, match=r"study\.margin must be ≤ 100"):
         plan(small(margin=1e9))
+
+
+def test_a_method_of_a_file_may_be_its_name_alone():
+    table = small(method=["uniform", {"name": "oort", "label": "ours"}])
+    assert plan(table).labels == ["uniform", "ours"]
+    assert plan(table, ["method.uniform.weights=uniform"]).labels == ["uniform", "ours"]

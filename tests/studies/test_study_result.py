@@ -102,3 +102,29 @@ def test_the_heading_says_how_many_rounds_there_are(rounds, words):
 def test_columns_are_chosen_with_the_minus_of_a_keyboard():
     result = so.compare(["uniform", "by-size"], rounds=1, seeds=2, **SMALL)
     assert result.to_latex(columns=["- uniform"]) == result.to_latex(columns=["− uniform"])
+
+
+def test_a_plot_is_over_what_the_study_counts_or_another_cost(tmp_path):
+    result = so.compare(
+        ["uniform", "power-of-choice"],
+        data="digits", clients=10, model="softmax", cohort=3, seeds=3, jobs=1, progress=False, out=tmp_path / "runs",
+        devices={"speed": 100.0, "speed_spread": 1.0}, until={"seconds": 10.0},
+    )  # fmt: skip
+
+    def over(**options):
+        chart = result.plot(**options).to_dict()
+        encoding = chart["layer"][0]["encoding"]
+        return encoding["x"]["field"], chart["data"]["values"]
+
+    currency, rows = over()
+    assert currency == "seconds"
+    assert max(row["seconds"] for row in rows) == 10.0
+    assert {row["method"] for row in rows} == {"uniform", "power-of-choice"}
+    assert all(row["n"] == 3 for row in rows)
+    assert over(cost="megabytes")[0] == "megabytes"
+    assert over(cost="rounds")[0] == "round"
+    assert over(of="train_loss")[0] == "round"
+    with pytest.raises(InputError, match="cost"):
+        result.plot(cost="euros")
+    with pytest.raises(InputError, match=r"plot\.cost must be 'rounds' for train_loss"):
+        result.plot("train_loss", cost="seconds")

@@ -149,18 +149,25 @@ def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page(
     short = [item for item in index.items() if item.short]
     papers = dict.fromkeys(item.paper for item in index.items() if item.paper != "No paper")
     assert [item.paper for item in short] == list(papers)
-    for item in short:
-        assert f"{extents[item.preset].state}; {item.verdict}: {item.short} " in reproduction_pages.summary(extents)
-    assert "never run; " in reproduction_pages.summary({})
+    rows = reproduction_pages.summary(extents).splitlines()[2:]
+    for item, row in zip(short, rows[: len(short)], strict=True):
+        _, paper, what, runs, verdict, here, _ = (cell.strip() for cell in row.split("|"))
+        assert paper == f"[{item.paper}](docs/reproduction/{extents[item.preset].page})"
+        assert [what, f"{runs} runs", verdict, here] == [
+            item.what,
+            extents[item.preset].state,
+            item.verdict,
+            item.short,
+        ]
+    assert "| never run " in reproduction_pages.summary({})
 
 
-def test_another_reading_is_a_footnote_of_the_summary():
-    text = reproduction_pages.summary(index.extents())
+def test_the_index_tells_what_another_reading_gives():
+    text = reproduction_pages.index_page(index.extents())
     others = [item for item in index.items() if item.other]
     assert others
-    for number, item in enumerate(others, start=1):
-        assert f"{item.short} [{number}] " in text
-        assert f"\n[{number}] {item.other}.\n" in text
+    for item in others:
+        assert f"\n  - Another reading: {item.other}.\n" in text
 
 
 def test_the_sentence_counts_every_entry():

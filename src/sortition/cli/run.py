@@ -92,6 +92,9 @@ def play(
     exit_for(execution, f"add --resume to go on: {out}")
 
 
+AFTER_DEMO = "Next: 'sortition init mine.toml' writes a study to change, 'sortition run mine.toml' runs it."
+
+
 def print_summary(
     out: Path, screen: Console, page: Path | None = None, run_folders: Collection[Path] | None = None
 ) -> None:
@@ -184,6 +187,7 @@ def demo(
     page = _write_report(out)
     if not quiet:
         print_summary(runs, screen, page)
+        _print_line(screen, f"\n{AFTER_DEMO}")
     exit_for(execution, "the same command goes on.")
 
 

@@ -55,11 +55,15 @@ def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None),
 
 
 def _check_form(name: str, value: Array, n: int, fact: str) -> None:
-    """Refuse a fact that has not one row of numbers a client; facts of ours have a number of axes each."""
-    is_ours = name in FACTS
-    is_table = name in TABLES or (not is_ours and value.ndim > 1)
+    """Refuse a fact that is not one number, or one row of numbers, for each of ``n`` clients.
+
+    The facts in ``FACTS`` have a fixed number of axes; a user's fact may have any from one on.
+    """
+    is_users_fact = name not in FACTS
+    is_table = name in TABLES or (is_users_fact and value.ndim > 1)
     axes = 2 if is_table else 1
-    if (is_ours and value.ndim != axes) or value.ndim < 1 or len(value) != n:
+    has_right_axes = value.ndim >= 1 if is_users_fact else value.ndim == axes
+    if not has_right_axes or len(value) != n:
         shape = f"({n}, …), one row a client" if is_table else f"({n},)"
         raise bad(fact, f"of shape {shape}", f"shape {value.shape}")
     if name == "groups" and value.dtype.kind not in "iu":

@@ -175,7 +175,7 @@ class Flights:
 
     def _wholly_ended(self, ending: Sequence[_Ending]) -> Dispatched | None:
         """Return the selection that a step alone is made of and that ends with it; None where it mixes selections."""
-        if len(ending) == 1 and ending[0].ends.all():
+        if len(ending) == 1 and ending[0].is_ending.all():
             return ending[0].selection
         if not ending and self.selections and not self.ids.size:  # the latest one is of nobody
             return self.selections[-1]
@@ -333,18 +333,18 @@ class StepWeights:
 
 @dataclass(frozen=True, eq=False)
 class _Ending:
-    """A selection of which work ends with a step; ``ends`` is a mask (k,) of the members whose work does."""
+    """A selection of which work ends with a step; ``is_ending`` is a mask (k,) of the members whose work does."""
 
     selection: Dispatched
-    ends: Array
+    is_ending: Array
 
     def cohort(self) -> Cohort:
-        """Return these members as a cohort."""
+        """Return the members whose work ends with the step as a cohort."""
         cohort = self.selection.cohort
         groups = None
         if cohort.groups is not None:
-            groups = cohort.groups[self.ends]
-        return Cohort(cohort.ids[self.ends], cohort.weights[self.ends], groups=groups, mass=cohort.mass)
+            groups = cohort.groups[self.is_ending]
+        return Cohort(cohort.ids[self.is_ending], cohort.weights[self.is_ending], groups=groups, mass=cohort.mass)
 
 
 def discounted(discounts: Floats | None) -> bool:
@@ -357,7 +357,7 @@ def _mixed(ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, n
 
     The weight of a client is a_k times the size of its selection, discounted, by the number of those whose work ends.
     """
-    n_ending = sum(int(part.ends.sum()) for part in ending)
+    n_ending = sum(int(part.is_ending.sum()) for part in ending)
     member_parts = [NOBODY]
     weight_parts = [np.empty(0)]
     notes: Notes = {}

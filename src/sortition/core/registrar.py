@@ -335,14 +335,14 @@ class Registrar:
             self._apply(changes)
 
     def _changes_of_dispatch(self, turn: Turn, cohort: Cohort) -> _Changes:
-        """Prepare what changes when a cohort is sent to work."""
+        """Return what the registrar becomes when this cohort is sent to work; nothing is changed yet."""
         state = turn.state
         state.grow(self.population.n_clients)  # clients may have joined since it began
         selection = Dispatched.begun(
             index=turn.index, version=turn.version, cohort=cohort, since=turn.clock, skipped=turn.skipped
         )
         online = turn.available
-        if turn.in_flight.size and self.eligibility.counts:
+        if turn.in_flight.size and self.eligibility.remembers_rounds:
             online = np.insert(online, np.searchsorted(online, turn.in_flight), turn.in_flight)
         intake = turn.intake
         if self.intake is not None:
@@ -350,8 +350,9 @@ class Registrar:
         chosen = cohort.ids
         if self.chosen.size:
             chosen = np.concatenate([self.chosen, cohort.ids])
-        last_selection = LastSelection(available=turn.available, budget=1)
-        if turn.round is not None:
+        if turn.round is None:  # the turn was skipped: the method was not asked
+            last_selection = LastSelection(available=turn.available, budget=1)
+        else:
             last_selection = LastSelection(available=turn.round.available, budget=int(turn.round.budget))
         return _Changes(
             state=state,
@@ -578,7 +579,7 @@ class Registrar:
             overturned = lengths.vote((), shapes)
         strikes = intake.strikes(overturned)
         eligibility = self.eligibility
-        if strikes or eligibility.counts:
+        if strikes or eligibility.remembers_rounds:
             eligibility = eligibility.copied()
             eligibility.record(online, chosen, usable)
             eligibility.remember(intake.scale_votes(), self.version)
@@ -698,8 +699,8 @@ class Registrar:
         else:
             self.count("stale")
 
-    def _forget_lengths(self, changed: Mapping[str, int]) -> None:
-        """Start the method's memory anew where vectors have another length now: what it learnt is of no use."""
+    def _adopt_lengths(self, changed: Mapping[str, int]) -> None:
+        """Set the lengths of these signals; if there are any, the method's whole memory starts anew."""
         self.shapes = {**self.shapes, **{name: (length,) for name, length in changed.items()}}
         if changed:
             self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
@@ -729,7 +730,7 @@ class Registrar:
             self.observer.joined(population)
 
     def resize(self, model: ModelSize) -> None:
-        """Go on with a model of another size; memory of vectors whose length changes is lost.
+        """Go on with a model of another size; if it changes the length of a signal, the method forgets all it learnt.
 
         An open turn is abandoned; while clients are in flight, this is refused.
         """
@@ -743,7 +744,7 @@ class Registrar:
             self._abandon()
             self._model = model
             self.lengths = lengths
-            self._forget_lengths(self.lengths.other_than(self.shapes))
+            self._adopt_lengths(self.lengths.changed_since(self.shapes))
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return everything that the next round depends on, as named arrays and a JSON-able header."""
@@ -783,7 +784,7 @@ class Registrar:
                     _latest_turn=None,
                 )
             )
-            self._forget_lengths(self.lengths.other_than(self.shapes))
+            self._adopt_lengths(self.lengths.changed_since(self.shapes))
         return self
 
     def _resolved_as(self, facts: list[str] | None) -> Registrar:

@@ -82,7 +82,7 @@ def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) ->
 
 
 def _translated_finding(finding: Mapping[str, Any], owner: str) -> InputError:
-    """Write one finding on a known name."""
+    """Translate one of pydantic's errors, on an option that exists, into an error of ours."""
     name = ".".join([owner, *(str(part) for part in finding["loc"])])
     code = finding["type"]
     context = finding.get("ctx", {})

@@ -137,7 +137,7 @@ class BaseStrategy:
         else:
             left_out = self._share_metrics(replies, weights)
         messages = list(replies.values())
-        if not self.kind.equal:
+        if not self.kind.replies_for_noise:
             messages.extend(errors)
         with _averages(self.inner, left_out):
             return cast(Aggregate, self.original("aggregate_train")(server_round, messages))

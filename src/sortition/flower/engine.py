@@ -113,7 +113,7 @@ class FlowerEngine:
     def _counted(self, made_of: Step) -> _Counted:
         """Return who counts and how much; equal weights where the strategy's noise counts on them."""
         ids = made_of.ids
-        replies_for_noise = self.base.kind.equal
+        replies_for_noise = self.base.kind.replies_for_noise
         if not replies_for_noise or not ids.size:
             return _Counted(ids, made_of.weights, {})
         if ids.size < replies_for_noise:
@@ -127,7 +127,7 @@ class FlowerEngine:
             target = self._combined(made_of)
             return self.base.step(self.server_round, target, replies, weight_of)
         as_sent = np.isinf(made_of.longest)  # otherwise a reply's own model may be longer than the guards allow
-        if self.base.kind.equal or (sums_to_one(made_of.cohort) and as_sent):
+        if self.base.kind.replies_for_noise or (sums_to_one(made_of.cohort) and as_sent):
             errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
             return self.base.aggregate(self.server_round, replies, weight_of, errors)
         ids = np.array(list(weight_of), np.int64)

@@ -195,9 +195,9 @@ class SelectorStrategy(Strategy):
         name = type(self.base.strategy).__name__
         if any(isinstance(layer, SelectorStrategy) for layer in layers(self.base.strategy)):
             raise InputError("SelectorStrategy.strategy must not hold a SelectorStrategy: one selector chooses.")
-        if kind.equal and (kind.equal != options.cohort or options.overselect > 1):
+        if kind.replies_for_noise and (kind.replies_for_noise != options.cohort or options.overselect > 1):
             rule = f"the cohort, {options.cohort}, without overselect: its noise is of that many equal weights"
-            raise bad(f"{name}.num_sampled_clients", rule, kind.equal)
+            raise bad(f"{name}.num_sampled_clients", rule, kind.replies_for_noise)
         if options.cohort < kind.least_updates:
             rule = f"at least {kind.least_updates}: of fewer updates {name} makes no model"
             raise bad("SelectorStrategy.cohort", rule, options.cohort)
@@ -227,8 +227,8 @@ class SelectorStrategy(Strategy):
         if kind.trees:
             hint = "A stale tree cannot be moved to another version."
             raise bad(option, f"one whose rounds do not overlap for {name}, which trains trees", pace.rule.kind, hint)
-        if kind.equal:
-            hint = "Its noise is of a fixed number of fresh updates."
+        if kind.replies_for_noise:
+            hint = "Its noise is computed for a fixed number of fresh updates."
             raise bad(option, f"one whose rounds do not overlap for {name}", pace.rule.kind, hint)
         if pace.rule.refill != "step":
             hint = "Flower's strategies write their messages once a round."
@@ -236,7 +236,7 @@ class SelectorStrategy(Strategy):
         if pace.rule.normalise == "count" and not kind.linear:
             raise bad("pace.normalise", f"'mass' for {name}, which rescales weights to 1", "count")
         if pace.least_updates < kind.least_updates:
-            rule = f"such that a step has {kind.least_updates} updates: of fewer {name} makes no model"
+            rule = f"such that a step has {kind.least_updates} updates: {name} makes no model of fewer"
             raise bad(option, rule, pace.least_updates)
 
     def __getattr__(self, name: str) -> Any:
@@ -500,7 +500,7 @@ def renumbered(result: Result, played: int, initial: ArrayRecord) -> Result:
 def log_privacy(selector: AnySelector, cohort: int, guards: Guards, kind: Kind) -> None:
     """Log what ``sortition lint`` would find; whether secure aggregation is used cannot be seen here."""
     promises = Promises()
-    if kind.equal:
+    if kind.replies_for_noise:
         promises = Promises(differential_privacy="central")
     for finding in lint(selector, promises, Deployment(cohort=cohort, guards=guards)):
         log(WARNING, "privacy: %s", finding)

@@ -49,7 +49,7 @@ class Kind:
         linear: the next model is a function of w + Σ a_k Δ_k alone, so any mass can be kept.
         weighs: the selector's weights count.
         least_updates: of fewer updates the strategy makes no model.
-        equal: the noise of differential privacy assumes equal weights and this many replies; 0: no such noise.
+        replies_for_noise: for how many replies of equal weights the noise of differential privacy is; 0: no noise.
         trees: models are no vectors.
         reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
         is_custom: the rule is not one of Flower's.
@@ -60,7 +60,7 @@ class Kind:
     linear: bool
     weighs: bool
     least_updates: int
-    equal: int
+    replies_for_noise: int
     trees: bool
     reads_metrics: bool
     is_custom: bool
@@ -111,7 +111,7 @@ def kind_of(strategy: Strategy) -> Kind:
         linear=step in [rule.aggregate_train for rule in LINEAR],
         weighs=not isinstance(inner, UNWEIGHTED) and not private,
         least_updates=least_updates,
-        equal=replies_for_noise,
+        replies_for_noise=replies_for_noise,
         trees=isinstance(inner, TREES),
         reads_metrics=isinstance(inner, QFedAvg) or bool(private),
         is_custom=not step.__module__.startswith("flwr."),

@@ -52,7 +52,7 @@ class FlowerTransport:
         self.round: FlowerRound = None  # type: ignore[assignment]  # given by configure_train()
         self.written: dict[int, Message] = {}  # train messages, by client
         self._candidates = candidates
-        self._open: dict[Handle, float] = {}  # messages that are not answered yet, and when each lapses
+        self._expiry_by_handle: dict[Handle, float] = {}  # of unanswered messages, by the monotonic clock
         self._keys: dict[int, str] = {}  # digests of nodes' public keys
         self._records: tuple[Model, ArrayRecord] | None = None  # of the last model that is not the round's own
 
@@ -80,21 +80,21 @@ class FlowerTransport:
             if handle not in pushed:
                 handles.append(None)
                 continue
-            self._open[handle] = clock + ask.seconds
+            self._expiry_by_handle[handle] = clock + ask.seconds
             handles.append(handle)
         return handles
 
     def poll(self, wait: float) -> Sequence[Reply]:
-        """Pull the replies that have come."""
+        """Pull the replies that have come; messages that lapsed are no longer waited for."""
         if wait > 0:
             time.sleep(wait)
         clock = time.monotonic()
-        self._open = {handle: lapses for handle, lapses in self._open.items() if lapses > clock}
-        if not self._open:
+        self._expiry_by_handle = {handle: expiry for handle, expiry in self._expiry_by_handle.items() if expiry > clock}
+        if not self._expiry_by_handle:
             return []
-        replies = [self.read(message) for message in self.grid.pull_messages(list(self._open))]
+        replies = [self.read(message) for message in self.grid.pull_messages(list(self._expiry_by_handle))]
         for reply in replies:
-            self._open.pop(reply.handle, None)
+            self._expiry_by_handle.pop(reply.handle, None)
         return replies
 
     def cancel(self, handles: Collection[Handle]) -> Collection[Handle]:

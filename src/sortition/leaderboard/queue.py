@@ -199,7 +199,7 @@ def _clear(folder: Path, rows: Iterable[Mapping[str, Any]], *, everything: bool)
 def _execute(suite: TrackSuite, plan: StudyPlan, work: Path, progress: Progress | None) -> runner.Execution:
     """Play a plan; runs that are not in lock-step, which take seconds only, have a limit of processor time."""
     callbacks: tuple[Callback, ...] = ()
-    if lockstep.shape(plan.runs[0]) is None:
+    if lockstep.group_key(plan.runs[0]) is None:
         callbacks = (CpuLimit(suite.longest_run),)
     return runner.execute(plan, work, jobs=1, resume=True, progress=progress, callbacks=callbacks)
 

@@ -16,7 +16,7 @@ from sortition.core.errors import InputError, bad
 from sortition.core.inputs import Inputs
 from sortition.learning import vector
 from sortition.learning.learner import Learner
-from sortition.learning.objective import ModelInputs, Objective, called
+from sortition.learning.objective import ModelInputs, Objective, call_model
 from sortition.learning.rule import LocalRule
 
 TRIED = 2  # examples on which a model is tried
@@ -208,7 +208,7 @@ def trains_on_one(learner: Learner) -> bool:
     model = copy.deepcopy(learner.model).train()
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            called(model, learner.examples.take(torch.zeros(1, dtype=torch.int64, device=learner.device)))
+            call_model(model, learner.examples.take(torch.zeros(1, dtype=torch.int64, device=learner.device)))
     except ValueError:
         return False
     return True

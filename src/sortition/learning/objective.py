@@ -23,7 +23,7 @@ OnTensors = Callable[[Tensor, Tensor], Any]  # (outputs, targets) → a number, 
 IGNORED = -100  # a label of a sequence that counts for nothing, as in PyTorch
 
 
-def called(model: nn.Module, x: ModelInputs) -> Any:
+def call_model(model: nn.Module, x: ModelInputs) -> Any:
     """Call a model with one array, with several by position, or with several by name."""
     if isinstance(x, Mapping):
         return model(**x)
@@ -34,7 +34,7 @@ def called(model: nn.Module, x: ModelInputs) -> Any:
 
 def outputs_of(model: nn.Module, x: ModelInputs) -> Tensor:
     """Return what a model gives: a tensor, or the ``logits`` of an object that carries them."""
-    outputs = called(model, x)
+    outputs = call_model(model, x)
     logits: Tensor = getattr(outputs, "logits", outputs)
     return logits
 
@@ -136,7 +136,7 @@ class Objective:
         return self._one_by_one(outputs, targets)
 
     def settle(self, outputs: Tensor, targets: Tensor) -> None:
-        """Find out, on a few examples, whether a loss of one's own can be computed for many at once."""
+        """Find out, on a few examples, whether vmap can compute a user's loss for many examples at once."""
         if self._own_loss is None:
             return
         one_by_one = self._one_by_one(outputs, targets)

@@ -113,6 +113,7 @@ def _table(who: str, name: str, value: object) -> StoredTable:
 
 
 def _selector(who: str, name: str, parameters: StoredTable) -> AnySelector:
+    """Make a selector of a method's name, or of the import path (``module:Class``) of a user's class."""
     if not isinstance(name, str):
         raise bad(f"{who}.selector", "the name of a method", name, "Its parameters go into options.")
     if ":" not in name:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sortition.core.errors import InputError, bad
 from sortition.core.selector import AnySelector, Sampling
-from sortition.privacy.lint import data_dependence
+from sortition.privacy.promise_checks import data_dependence
 from sortition.privacy.promises import Deployment
 
 Accountant = Literal["rdp", "pld"]

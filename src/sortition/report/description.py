@@ -57,14 +57,19 @@ def _length(config: Config) -> str:
 
 def _devices(config: Config) -> str:
     """Say how fast the clients' devices are, and how often they fall silent."""
+    alike = "" if devices_differ(config) else "equally fast"
+    parts = [part for part in (alike, stated_devices(config)) if part]
+    return f"Devices: {', '.join(parts)}."
+
+
+def stated_devices(config: Config) -> str:
+    """``speed 100, speed spread 1``: what a configuration says of devices; their speed only where they differ."""
     devices = config.get("devices") or {}
     stated = {key: value for key, value in devices.items() if value and value != math.inf}
     if not devices_differ(config):
         stated.pop("speed", None)
         stated.pop("bandwidth", None)
-    alike = "" if devices_differ(config) else "equally fast"
-    parts = [part for part in (alike, _listed(stated)) if part]
-    return f"Devices: {', '.join(parts)}."
+    return _listed(stated)
 
 
 def _pace(config: Config) -> str:

@@ -122,6 +122,8 @@ def export(gathered: Gathered, files: FigureFiles) -> list[Path]:
     """Write the charts of a report, drawn for files, and its tables; return their paths."""
     settings = gathered.settings
     tables = {setting.name: latex(setting, files.columns) for setting in settings}  # a bad column stops here
+    if not files.columns:
+        tables |= {f"{setting.name}-column": latex(setting, narrow_titles(setting)) for setting in settings}
     page = Page(gathered, files.style)
     page.render()
     paths = export_charts(page.canvas, files, one_setting=len(settings) == 1)
@@ -196,6 +198,12 @@ def latex(setting: Setting, column_titles: Sequence[str] = ()) -> str:
     if bold_places:
         table.notes.append(BOLD)
     return table.latex(frozenset(bold_places))
+
+
+def narrow_titles(setting: Setting) -> list[str]:
+    """Return the headings of a table that fits one column of a paper: the figure, its difference and p."""
+    figure, difference, p = columns(setting)[:3]
+    return [figure.title, difference.title, p.title]
 
 
 def _known_titles(setting: Setting, column_titles: Sequence[str]) -> list[str]:

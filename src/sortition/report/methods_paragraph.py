@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sortition.core.cost import Until
 from sortition.core.errors import InputError
 from sortition.report.checklist import alike, tuning
+from sortition.report.description import stated_devices
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
 from sortition.results.reference_lines import REFERENCES
@@ -21,13 +23,11 @@ from sortition.results.verdict_words import end_of_curve, unit_of
 SHOWN_SETTINGS = 6  # that are described one by one
 SHOWN_SEEDS = 10  # that are listed one by one
 HASH_DIGITS = 12
-NO_CHANGE = {  # options of local training and of devices that change nothing at these values
-    "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0, "dropout": 0.0, "jitter": 0.0,
-    "speed_spread": 0.0, "bandwidth_spread": 0.0,
+NO_CHANGE = {  # options of local training that change nothing at these values
+    "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0,
 }  # fmt: skip
 OF_TRAINING = ("momentum", "weight_decay", "proximal", "decay")
-OF_DEVICES = ("dropout", "jitter", "speed_spread", "bandwidth_spread")
-Words = Callable[[str], str]
+Formatter = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,25 @@ class MethodsParagraph:
     @property
     def text(self) -> str:
         """The paragraph, with keys of citations in brackets."""
-        return self._paragraph(words=str, cite=lambda key: f" [{key}]")
+        return self._paragraph(plain=str, cite=lambda key: f" [{key}]")
 
     @property
     def latex(self) -> str:
         """The paragraph for LaTeX."""
-        return self._paragraph(words=lambda text: text.translate(ESCAPES), cite=lambda key: rf"~\cite{{{key}}}")
+        return self._paragraph(plain=lambda text: text.translate(ESCAPES), cite=lambda key: rf"~\cite{{{key}}}")
 
-    def _paragraph(self, *, words: Words, cite: Words) -> str:
+    def _paragraph(self, *, plain: Formatter, cite: Formatter) -> str:
+        """Write the paragraph: ``plain`` formats words, ``cite`` the key of a BibTeX entry."""
         names = []
         for method in self.methods:
-            name = words(method.label)
+            name = plain(method.label)
             if method.key:
                 name += cite(method.key)
             if method.parameters:
-                name += words(f" ({method.parameters})")
+                name += plain(f" ({method.parameters})")
             names.append(name)
-        first = f"{words('We compare ')}{listed(names)}{words(f' in Sortition {self.version}.')}"
-        return " ".join([first, *map(words, self.sentences)])
+        first = f"{plain('We compare ')}{listed(names)}{plain(f' in Sortition {self.version}.')}"
+        return " ".join([first, *map(plain, self.sentences)])
 
     def __str__(self) -> str:
         """Return paragraph, checklist and BibTeX as Markdown."""
@@ -180,13 +181,33 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
     text = f"{data.get('name', 'The data')} is held by {n_clients} clients"
     text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability(setting)}. "
     text += (
-        f"In each of {config.get('rounds', '?')} rounds {config.get('cohort', '?')} clients are selected and train "
+        f"In each {_rounds(config)} {config.get('cohort', '?')} clients are selected and train "
         f"{model.get('name', 'the model')}{size}: {_local(config.get('local') or {})}; {_server(config)}."
     )
-    text += _conditions(config)
+    text += _limit(config) + _conditions(config)
     if named:
         return f"Setting {setting.name}: {text}"
     return text[0].upper() + text[1:]
+
+
+def _rounds(config: Mapping[str, Any]) -> str:
+    rounds = config.get("rounds")
+    if rounds is None:  # the cost alone ends a run
+        return "round"
+    if config.get("until"):
+        return f"of at most {rounds} rounds"
+    return f"of {rounds} rounds"
+
+
+def _limit(config: Mapping[str, Any]) -> str:
+    """Say at which cost runs end, where they end by one."""
+    limits = config.get("until")
+    if not limits:
+        return ""
+    until = Until(**limits)
+    if until.currency == "seconds":
+        return f" A run ends with the step that reaches {until} of the simulated clock."
+    return f" A run ends with the step that reaches {until}."
 
 
 def _table_text(table: object, default: str) -> str:
@@ -240,9 +261,9 @@ def _server(config: Mapping[str, Any]) -> str:
 def _conditions(config: Mapping[str, Any]) -> str:
     """Describe devices, pace, faults, attacks and guards where they change something."""
     parts = []
-    devices = _changing(config.get("devices") or {}, OF_DEVICES)
+    devices = stated_devices(config)
     if devices:
-        parts.append(f"devices: {', '.join(devices)}")
+        parts.append(f"devices: {devices}")
     for key in ("pace", "faults", "attacks", "guards"):
         table = config.get(key)
         if table:

@@ -244,6 +244,7 @@ def _to_target(setting: Setting, title: str, figure: str, *, main: bool = False)
 
 
 def _difference(setting: Setting, figure: str, title: str, *, main: bool = False) -> Column:
+    """Make the column of a figure's differences from the baseline's."""
     comparisons = setting.compared(figure)
 
     def value(label: str) -> float | None:
@@ -255,6 +256,7 @@ def _difference(setting: Setting, figure: str, title: str, *, main: bool = False
 
 
 def _p(setting: Setting) -> Column:
+    """Make the column of p values of the comparison with the baseline."""
     comparisons = setting.compared()
 
     def value(label: str) -> float | None:

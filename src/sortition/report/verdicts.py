@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sortition.report.gather import Gathered, Setting
 from sortition.results.comparisons import Missing
 from sortition.results.cost import AT_COST
+from sortition.results.headline import headline, headline_over_settings
 from sortition.results.metrics import near_chance
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 from sortition.results.task_metric import task_metric
@@ -16,8 +17,6 @@ from sortition.results.verdict_words import (
     Basis,
     diverged_text,
     end_of_curve,
-    headline,
-    headline_over_settings,
     in_order,
     interval_text,
     missing_text,

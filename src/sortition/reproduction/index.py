@@ -91,7 +91,7 @@ class Item:
         verdict: "agrees", "direction only", "not reproduced" or "no published table"; empty where nothing was run.
         result: what was found, in a sentence.
         short: the result for the project's README; empty for entries that it does not show.
-        other: what another reading gives, for a footnote of the project's README.
+        other: what another reading of the paper gives.
         why: the reason why it was never run; empty where it was.
         claims: what the paper says there; none for questions beside a paper.
     """

@@ -1,4 +1,4 @@
-"""Comparisons in words: cells of tables, sentences and headlines. Every page, terminal line and notebook uses these."""
+"""Comparisons in words: cells of tables, sentences and headings. Every page, terminal line and notebook uses these."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sortition.core.cost import Currency
-from sortition.results.comparisons import TO_TARGET, Missing, SettingComparison, shown_better
+from sortition.results.comparisons import TO_TARGET, Missing, SettingComparison
 from sortition.results.cost import AUC
 from sortition.results.metrics import LAST
 from sortition.results.reference_lines import REFERENCES
@@ -30,7 +30,7 @@ Basis = Window | Budget | None  # what the figure at the end of a curve is taken
 UNITS: dict[Currency, str] = {"rounds": "rounds", "seconds": "seconds", "megabytes": "MB", "passes": "client passes"}
 SHORT_UNITS: dict[Currency, str] = {"rounds": "rounds", "seconds": "s", "megabytes": "MB", "passes": "passes"}
 NAMED_KEYS = 3  # keys of the configuration that a remark names
-NAMED_METHODS = 3  # methods that the headline over several settings names
+NAMED_METHODS = 3  # methods that a headline or a warning names
 SAME_TRAFFIC = 0.05  # ratios that are no further from 1 are called the same
 SKEWED = "the differences look skewed, so that false alarms may be more frequent than 5 %"
 WHY = {
@@ -405,7 +405,7 @@ def counted(comparisons: Sequence[Comparison]) -> str:
     return ", ".join(texts)
 
 
-# -- headings and headlines --------------------------------------------------------------------------------------------
+# -- headings ----------------------------------------------------------------------------------------------------------
 
 
 def heading(metric: str, baseline: str, basis: Basis = None) -> str:
@@ -440,60 +440,3 @@ def missing_text(setting: SettingComparison) -> str:
         baseline = setting.criteria.baseline or "Uniform"
         return f"{baseline} is not among the methods, so there is nothing to compare with: add it to the study."
     return MISSING[setting.missing]
-
-
-def headline(setting: SettingComparison) -> str:
-    """Whether any method of a setting is better than the baseline, and by how much; a warning where it is unfair."""
-    if setting.missing is not None:
-        return missing_text(setting)
-    comparisons = list(setting.against_baseline().values())
-    better = sum(comparison.verdict == BETTER for comparison in comparisons)
-    if not better:
-        text = f"No method is shown better than {setting.baseline}: {counted(comparisons)}."
-    else:
-        text = _winner(setting.against_baseline()[setting.leader], better=better, methods=len(comparisons))
-    return f"{text} {unfair_warning(comparisons)}".rstrip()
-
-
-def _winner(comparison: Comparison, *, better: int, methods: int) -> str:
-    """The sentence on the leading method, which is one of those that are better than the baseline."""
-    size = size_and_period(comparison)
-    if comparison.skewed:
-        skewed = "; its differences look skewed"
-    else:
-        skewed = ""
-    if methods == 1:
-        return f"{comparison.method} beats {comparison.baseline} by {size}{skewed}."
-    verb = "leads with" if better > 1 else "gains"
-    return f"{better} of {methods} methods beat {comparison.baseline}; {comparison.method} {verb} {size}{skewed}."
-
-
-def headline_over_settings(settings: Sequence[SettingComparison]) -> str:
-    """Which methods win in how many settings when all comparisons of the settings are one family."""
-    comparisons = [comparison for setting in settings for comparison in setting.against_baseline().values()]
-    family = f"all {len(comparisons)} comparisons of the page taken together, Holm's correction"
-    winners = shown_better(comparisons)
-    better_alone = sum(comparison.verdict == BETTER for comparison in comparisons)
-    if winners:
-        text = f"Better than the baseline: {_winners(winners, len(settings))} ({family})."
-    elif better_alone:
-        text = (
-            f"No method is shown better than the baseline in any of the {len(settings)} settings with {family}; "
-            f"{better_alone} of them are better in their own setting alone, which chance may explain."
-        )
-    else:
-        text = f"No method is shown better than the baseline in any of the {len(settings)} settings."
-    return f"{text} {unfair_warning(comparisons)}".rstrip()
-
-
-def _winners(comparisons: Sequence[Comparison], settings: int) -> str:
-    """``d in 2 of 2 settings, c in 1 of 2 settings, and 1 more``: by settings won, then by gain."""
-    gains: dict[str, list[float]] = {}
-    for comparison in comparisons:
-        gains.setdefault(comparison.method, []).append(comparison.gain)
-    labels = sorted(gains, key=lambda label: (-len(gains[label]), -sum(gains[label])))
-    text = ", ".join(f"{label} in {len(gains[label])} of {settings} settings" for label in labels[:NAMED_METHODS])
-    unnamed = len(labels) - NAMED_METHODS
-    if unnamed > 0:
-        return f"{text}, and {unnamed} more"
-    return text

@@ -54,7 +54,7 @@ class Memory(State):
 
 @method
 class CAFed(Selector[Memory]):
-    """Chooses all available clients but those whose absence harms less than their rare or correlated presence.
+    """Leaves out clients whose rare or correlated participation would bias the model more than their absence.
 
     Attributes:
         target: α_k: by "size", or the same for all ("equal").

@@ -216,7 +216,7 @@ class Oort(Selector[Memory]):
         return np.asarray(score)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Remember losses, durations and picks, and let the pacer look back."""
+        """Remember picks, durations and utilities, and tell the pacer what utility the cohort achieved."""
         state.picks[feedback.cohort.ids] += 1
         state.last[feedback.ids] = feedback.round.index + 1
         durations = feedback.report(DURATION)
@@ -226,11 +226,12 @@ class Oort(Selector[Memory]):
         achieved = sizes * losses.values
         state.utility[losses.ids] = achieved
         silent = np.setdiff1d(feedback.cohort.ids, losses.ids)
-        self._try_in_vain(state, silent[np.isnan(state.utility[silent])], durations.values, feedback.round)
+        never_answered = silent[np.isnan(state.utility[silent])]
+        self._count_as_tried(state, never_answered, durations.values, feedback.round)
         self._pace(state, float(achieved.sum()))
 
     @staticmethod
-    def _try_in_vain(state: Memory, ids: Ids, durations: Floats, round: Round) -> None:
+    def _count_as_tried(state: Memory, ids: Ids, durations: Floats, round: Round) -> None:
         """Count clients that were picked and have never answered as tried: they taught nothing, U(i) = 0.
 
         They took longer than the slowest answer of the round or, where there is none, than its deadline.

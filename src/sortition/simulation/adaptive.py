@@ -63,64 +63,71 @@ class AdaptiveAdversaries(Adversaries):
         return {**facts, "sizes": sizes, "label_counts": forged}
 
     def reading(self, signal: Signal, reading: Reading, label_counts: Array) -> Reading:
-        """Report losses as large as is believed, durations of nothing, and vectors that are all the same."""
-        is_false = self.mask[reading.ids]
+        """Replace the adversaries' values: losses as large as is believed, durations of 0 and forged vectors."""
+        is_adversary = self.mask[reading.ids]
         if signal.of == "pairs":
             claimed = self.facts({"sizes": totals(label_counts), "label_counts": label_counts})["label_counts"]
             rows = claimed[reading.ids].astype(np.float64)
             return Reading(reading.ids, rows @ rows.T)
-        if not self._attack_now(is_false):
+        if not self._attack_now(is_adversary):
             return reading
         values = reading.values.copy()
         if signal.of == "training" and not signal.scalar:
-            values[is_false] = self._vectors(values, is_false)
-        elif is_false.all():
+            values[is_adversary] = self._vectors(values, is_adversary)
+        elif is_adversary.all():
             return reading
         elif signal.compute in (DURATION.compute, RESOURCES.compute):
-            values[is_false] = 0.0
+            values[is_adversary] = 0.0
         elif signal.scalar:
-            values[is_false] = self._largest_believed(values[~is_false], n_adversaries=int(is_false.sum()))
+            values[is_adversary] = self._largest_believed(values[~is_adversary], n_adversaries=int(is_adversary.sum()))
         return Reading(reading.ids, values)
 
     def updates(self, ids: Ids, deltas: Vector) -> Vector:
         """Return the updates that are sent; all adversaries send the same."""
-        is_false = self.mask[ids]
-        if not self._attack_now(is_false):
+        is_adversary = self.mask[ids]
+        if not self._attack_now(is_adversary):
             return deltas
         updates = deltas.copy()
-        updates[is_false] = self._vectors(deltas, is_false)
+        updates[is_adversary] = self._vectors(deltas, is_adversary)
         return updates
 
-    def _attack_now(self, is_false: Array) -> bool:
-        """Say whether adversaries attack among these clients; ``is_false`` (k,) says who of them is one."""
-        if not is_false.any():
+    def _attack_now(self, is_adversary: Array) -> bool:
+        """Say whether the adversaries among these clients attack in this round; ``is_adversary`` is a mask (k,)."""
+        if not is_adversary.any():
             return False
-        return _majority(is_false) or not self._waits_for_majority
+        return _majority(is_adversary) or not self._waits_for_majority
 
-    def _vectors(self, rows: Array, is_false: Array) -> Array:
+    def _vectors(self, rows: Array, is_adversary: Array) -> Array:
         """Return what adversaries send in place of their vectors among these rows."""
         if self.attacks.when == "framing":
-            return NEXT_TO_NOTHING * rows[is_false]
-        if _majority(is_false) and self.attacks.when in ("return", "chance"):  # no guard bounds them
-            return _reversed(rows[is_false], self.attacks.strength)
-        seen = rows[~is_false]
-        if is_false.all():  # alone, they reverse what they would send
+            return NEXT_TO_NOTHING * rows[is_adversary]
+        if _majority(is_adversary) and self.attacks.when in ("return", "chance"):  # no guard bounds them
+            return _reversed(rows[is_adversary], self.attacks.strength)
+        seen = rows[~is_adversary]
+        if is_adversary.all():  # alone, they reverse what they would send
             seen = rows
         return _reversed(seen, BELOW * self.attacks.norm)
 
     def _largest_believed(self, honest: Floats, n_adversaries: int) -> float:
-        """Return a value below median + c robust deviations, and below n medians, of a reading with adversaries."""
+        """Return the largest value that two guards believe: it stays just below what each of them allows.
+
+        Winsorising allows the median of all reports and c robust deviations; the guard on norms allows n medians.
+        """
         if n_adversaries < honest.size:
             everybody = np.concatenate([honest, np.full(n_adversaries, np.inf)])  # they are above the median anyway
             middle = float(np.median(everybody))
         else:
             middle = float(np.max(honest))
-        spread = 1.4826 * float(np.median(np.abs(honest - middle))) or middle
-        return BELOW * min(middle + self.attacks.winsorise * spread, self.attacks.norm * middle)
+        spread = 1.4826 * float(np.median(np.abs(honest - middle)))
+        if spread == 0:
+            spread = middle
+        highest_unwinsorised = middle + self.attacks.winsorise * spread
+        highest_norm = self.attacks.norm * middle
+        return BELOW * min(highest_unwinsorised, highest_norm)
 
 
-def _majority(is_false: Array) -> bool:
-    return 2 * int(is_false.sum()) > is_false.size
+def _majority(is_adversary: Array) -> bool:
+    return 2 * int(is_adversary.sum()) > is_adversary.size
 
 
 def _reversed(rows: Array, factor: float) -> Array:

@@ -382,7 +382,7 @@ class Fleet:
     def seconds(
         self, ids: Ids, t: int, examples: npt.ArrayLike, down: npt.ArrayLike = 0, up: npt.ArrayLike = 0
     ) -> Floats:
-        """Time of each client for training passes over so many examples, and for so many bytes down and up."""
+        """Return the seconds (k,) that clients take to train on so many examples and to move so many bytes."""
         sending = np.asarray(down) / self.bandwidth_down[ids] + np.asarray(up) / self.bandwidth_up[ids]
         time = np.asarray(examples) / self.speed_now(ids) + sending
         if self.devices.jitter:
@@ -390,7 +390,7 @@ class Fleet:
         return np.asarray(time, np.float64)
 
     def dropouts(self, ids: Ids, t: int) -> npt.NDArray[np.bool_]:
-        """A mask of the clients that fall silent after selection t."""
+        """Return a mask (k,) of the clients that fall silent after selection t."""
         if not self.devices.dropout:
             return np.zeros(ids.size, bool)
         draws = stream(self.seed, "device dropouts", t).random(self.n_clients)[ids]
@@ -405,7 +405,10 @@ class Fleet:
         silent: npt.NDArray[np.bool_] | None = None,
         limit: float = math.inf,
     ) -> RoundEnd:
-        """Who of the selected answers in time; the server stops at ``target`` answers or after ``limit`` seconds."""
+        """Close selection ``t``: find out which clients answer in time, which come late, and how long the round takes.
+
+        The server stops at ``target`` answers or after ``limit`` seconds. ``silent`` is a mask of clients that fail.
+        """
         arrival = seconds.copy()
         if silent is not None:
             arrival[silent] = math.inf
@@ -414,5 +417,7 @@ class Fleet:
         late = np.isfinite(arrival) & ~answered
         if answered.sum() < min(target, ids.size) and limit < math.inf:
             return RoundEnd(answered, late, limit)
-        waited = arrival[answered] if answered.any() else seconds
-        return RoundEnd(answered, late, float(waited.max()) if waited.size else 0.0)
+        waited = seconds  # where nobody answers, until the slowest should have
+        if answered.any():
+            waited = arrival[answered]
+        return RoundEnd(answered, late, float(waited.max(initial=0.0)))

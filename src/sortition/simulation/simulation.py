@@ -229,6 +229,15 @@ class Simulation:
         """Whether all rounds have been played, or their cost has reached the limit."""
         return self._ends_with(self.played, self.totals)
 
+    @property
+    def share_of_limit(self) -> float | None:
+        """How near its end a run is whose cost ends it, 0 to 1: by its cost, or by rounds where these are nearer."""
+        until = self.setup.until
+        if until is None:
+            return None
+        by_cost = costs_so_far(self.played, self.clock, self.totals)[until.currency] / until.limit
+        return min(max(by_cost, self.played / self.setup.most_rounds), 1.0)
+
     def _ends_with(self, played: int, totals: Mapping[str, int]) -> bool:
         """Say whether a run ends that has played so many rounds, at such totals and at this clock."""
         if played >= self.setup.most_rounds:

@@ -16,10 +16,11 @@ from sortition.core.cost import Until
 from sortition.core.errors import SortitionError, unknown
 from sortition.core.record import RoundRecord
 from sortition.core.state import State
-from sortition.data.partitions import Partition
+from sortition.data.partitions import NATURAL, Partition
 from sortition.results import run_folder
 from sortition.results.statistics import MARGIN
 from sortition.studies import arguments, python_objects
+from sortition.studies.config import Data
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.progress import Progress, automatic, say
@@ -248,16 +249,29 @@ def _check_keys(keys: Iterable[str], owner: str, function: Callable[..., Any], *
 
 
 def _data_with_partition(data: DataLike, clients: ClientsLike | None, partition: PartitionLike | None) -> TomlTable:
-    """Return ``[data]``; where a number of clients but no partition is given, the split is ``iid``."""
+    """Return ``[data]``; where only a number of clients is given, data without clients are split ``iid``."""
     table = arguments.data_table(data, clients)
     rule = arguments.partition_table(partition)
     if isinstance(partition, Partition | list | tuple | np.ndarray):
         table.setdefault("clients", len(partition))
     if rule is None and "partition" not in table and isinstance(table.get("clients"), int):
-        rule = {"name": "iid"}
+        rule = {"name": _usual_partition(table)}
     if rule is not None:
         table["partition"] = rule
     return table
+
+
+def _usual_partition(table: TomlTable) -> str:
+    """Return the partition of data for which nobody named one: their own clients where they come with some."""
+    from sortition.studies.federation import dataset_of
+
+    try:
+        dataset = dataset_of(Data.model_validate(table))
+    except (SortitionError, ValueError):  # the plan of the study says what is wrong with the data
+        return "iid"
+    if dataset.clients is None:
+        return "iid"
+    return NATURAL
 
 
 def _execute(

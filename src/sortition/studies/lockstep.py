@@ -16,8 +16,11 @@ MAX_MULTIPLICATIONS = 1 << 20  # of a cohort's step; beyond it lock-step gains n
 MAX_RUNS = 16  # that are played together: more of them gain little
 
 
-def shape(run: RunConfig) -> str | None:
-    """Return what runs in lock-step have in common (data, model, local rule); None for a run played by itself."""
+def group_key(run: RunConfig) -> str | None:
+    """Return a key that is equal for runs that can train in lock-step; None for a run that is played by itself.
+
+    Such runs have data, model and local rule in common; their partitions may differ.
+    """
     if run.task is not None or run.precision is not None:
         return None
     if run.device != "cpu" or run.engine == "sequential" or run.method.name in REFERENCES:
@@ -59,13 +62,13 @@ def _layer_widths(run: RunConfig) -> list[int] | None:
 
 
 def groups(tasks: Sequence[object], processes: int) -> list[list[int]]:
-    """Group the tasks of one shape so that no process is idle; a group is the list of its tasks' positions."""
-    positions_by_shape: dict[str | int, list[int]] = defaultdict(list)
+    """Group the tasks of equal key so that no process is idle; a group is the list of its tasks' positions."""
+    positions_by_key: dict[str | int, list[int]] = defaultdict(list)
     for position, task in enumerate(tasks):
-        task_shape: str | None = getattr(task, "shape", None)
-        positions_by_shape[position if task_shape is None else task_shape].append(position)
+        key: str | None = getattr(task, "lockstep_key", None)
+        positions_by_key[position if key is None else key].append(position)
     grouped = []
-    for positions in positions_by_shape.values():
+    for positions in positions_by_key.values():
         per_process = -(-len(positions) // processes)  # rounded up
         size = max(1, min(MAX_RUNS, per_process))
         grouped += [positions[start : start + size] for start in range(0, len(positions), size)]

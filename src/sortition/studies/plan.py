@@ -87,7 +87,7 @@ def read(path: str | Path) -> TomlTable:
 
 def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, owner: str = "study") -> StudyPlan:
     """Resolve a study's table and the ``--set`` options into runs; messages call the study ``owner``."""
-    study_table: TomlTable = dict(table)
+    study_table = _with_method_tables(table)
     if too_deep(study_table):
         raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
     shared_sets = []
@@ -109,6 +109,15 @@ def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, owner: str = "study"
         criteria=_criteria(studies),
         lockstep=studies[0].lockstep,
     )
+
+
+def _with_method_tables(table: ReadOnlyTable) -> TomlTable:
+    """Return a study's table in which a method that is given by its name alone is a table, as the others are."""
+    study_table: TomlTable = dict(table)
+    methods = study_table.get("method")
+    if isinstance(methods, list):
+        study_table["method"] = [{"name": method} if isinstance(method, str) else method for method in methods]
+    return study_table
 
 
 def _criteria(studies: Sequence[Study]) -> Criteria:

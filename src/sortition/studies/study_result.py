@@ -198,30 +198,51 @@ class StudyResult:
         choice = MethodChoice(only=only, exclude=exclude, order=order, rename=rename)
         return choice.apply(gather([self.out], cost=cost, only=self.run_folders))
 
-    def plot(self, of: str = "") -> alt.Chart:
-        """Return an Altair chart: the metric of the study, ``loss`` or ``train_loss`` over rounds.
+    def plot(self, of: str = "", *, cost: str | None = None) -> alt.Chart:
+        """Return an Altair chart: the metric of the study, ``loss`` or ``train_loss`` over what the study counts.
+
+        ``cost`` draws it over ``rounds``, ``seconds``, ``megabytes`` or ``passes`` instead; ``train_loss`` is drawn
+        over rounds alone. At a cost a curve is the last evaluation up to it, as far as every finished run has spent.
 
         The line is the mean over seeds and the band its 95 % interval, from three seeds on, as in the report. A
         notebook shows it as a picture, which needs no network.
         """
         import altair as alt
 
-        from sortition.report.charts.learning import banded
-
         metrics = dict.fromkeys(metric for run in self.runs for metric in tested_metrics(run.config))
         curves = [*metrics, TRAIN_LOSS]
         of = of or curves[0]
         if of not in curves:
             raise bad("plot", f"one of {', '.join(curves)}", of)
-        evaluated = self.curves.filter(pl.col(of).is_not_null())
-        bands = banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
-        base = alt.Chart(alt.Data(values=bands.to_dicts())).encode(x=alt.X("round:Q"), color=alt.Color("method:N"))
+        x, bands = self._bands(of, cost)
+        base = alt.Chart(alt.Data(values=bands.to_dicts())).encode(x=alt.X(f"{x}:Q"), color=alt.Color("method:N"))
         band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=of), y2="high:Q")
         lines = base.mark_line().encode(y=alt.Y("mean:Q", title=of, scale=alt.Scale(zero=False)))
         chart = (band + lines).properties(width=420, height=260)
-        if evaluated["setting"].n_unique() > 1:
+        if bands["setting"].n_unique() > 1:
             chart = chart.facet("setting:N", columns=2)
         return _as_picture(chart)
+
+    def _bands(self, of: str, cost: str | None) -> tuple[str, pl.DataFrame]:
+        """Return the column that curves are drawn over, and for each of its places the mean over seeds and its band."""
+        from sortition.report.charts.learning import banded, curves_at_cost
+        from sortition.report.gather import gather
+        from sortition.results.cost import checked_currency
+
+        if cost is not None:
+            checked_currency(cost, "plot")
+        if of == TRAIN_LOSS and cost not in (None, "rounds"):
+            raise bad("plot.cost", f"'rounds' for {TRAIN_LOSS}, which is of rounds", cost)
+        settings = gather([self.out], cost=cost, only=self.run_folders).settings
+        currencies = {setting.currency for setting in settings}
+        if of == TRAIN_LOSS or currencies == {"rounds"}:
+            evaluated = self.curves.filter(pl.col(of).is_not_null())
+            return "round", banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
+        if len(currencies) > 1:
+            raise bad("plot.cost", "given where settings count different costs", cost)
+        currency = currencies.pop()
+        curves = pl.concat(curves_at_cost(setting, of, currency) for setting in settings)
+        return currency, banded(curves.rename({"x": currency}), ["setting", "method", currency])
 
     def report(
         self,

@@ -88,8 +88,16 @@ def aligned_answers(cls: type[AnySelector]) -> None:
             cls,
             some_answer.anybody < FEWEST or some_answer.share >= MISREAD,
             "gives a client's answer to another client where some do not answer. An answer holds the ids that it is of:"
-            f" take reading.ids beside reading.values, never positions in round.available ({selector.parameters()}).",
+            f" take reading.ids beside reading.values, never positions in round.available{_stated(selector)}.",
         )
+
+
+def _stated(selector: AnySelector) -> str:
+    """Return the parameters under which a method was tried; nothing where it has none."""
+    parameters = ", ".join(f"{name} = {value}" for name, value in selector.parameters().items())
+    if parameters:
+        return f" (with {parameters})"
+    return ""
 
 
 def _heard(selector: AnySelector, faults: AnswerFaults) -> Heard:

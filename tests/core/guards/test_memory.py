@@ -64,7 +64,7 @@ def test_a_vector_that_is_too_long_is_refused_by_name_and_does_not_vote():
 def test_a_model_size_allows_what_the_operator_chose():
     length = TABLE_BYTES // (8 * N) + 1
     registrar = Registrar(load("divfl"), Population(np.full(N, 10)), model=ModelSize(parameters=length))
-    assert registrar.lengths.known == {"gradient": length}
+    assert registrar.lengths.fixed == {"gradient": length}
 
 
 def test_rows_are_checked_before_they_are_widened():

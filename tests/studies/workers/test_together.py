@@ -118,7 +118,7 @@ def test_where_training_together_fails_each_run_trains_by_itself(tmp_path, monke
 
 
 def shapes(**changes):
-    return [lockstep.shape(run) for run in plan(small(seeds=1, **changes)).runs]
+    return [lockstep.group_key(run) for run in plan(small(seeds=1, **changes)).runs]
 
 
 def test_only_small_runs_of_one_shape_are_played_together():

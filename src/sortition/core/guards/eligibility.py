@@ -147,8 +147,8 @@ class Eligibility:
     # -- copies --------------------------------------------------------------------------------------------------------
 
     @property
-    def counts(self) -> bool:
-        """Whether it remembers anything of a round beside strikes."""
+    def remembers_rounds(self) -> bool:
+        """Whether some guard remembers who was there, who was chosen or what was sent in earlier rounds."""
         return bool(self._memories)
 
     def copied(self) -> Eligibility:

@@ -25,52 +25,58 @@ TABLE_BYTES = 1 << 30  # of a table of float64 that clients' vectors alone can m
 
 
 class Lengths:
-    """The lengths of one selection's vector signals."""
+    """The lengths of one selection's vector signals.
+
+    Attributes:
+        fixed: the length of each signal of which the model says it.
+        votes: of every other signal, the length (N,) that each client sent last; 0 where it sent none.
+        n_clients: N.
+    """
 
     def __init__(self, signals: Iterable[Signal], model: ModelSize | None, n_clients: int) -> None:
         if model is not None and not isinstance(model, ModelSize):
             raise bad("model", "a ModelSize or None", model, "Make one with ModelSize(parameters=…).")
         vectors = [signal for signal in signals if not signal.scalar and signal.of != "pairs"]
         lengths = {signal.name: signal.length(model) for signal in vectors}
-        self.known = {name: length for name, length in lengths.items() if length is not None}
-        self.votes = {name: np.zeros(n_clients, np.int64) for name in lengths if name not in self.known}
+        self.fixed = {name: length for name, length in lengths.items() if length is not None}
+        self.votes = {name: np.zeros(n_clients, np.int64) for name in lengths if name not in self.fixed}
         self.n_clients = n_clients
 
     @property
     def longest(self) -> int:
-        """The largest length of a vector that is believed where the model does not say it."""
+        """The longest vector that is believed where the model does not say how long it is."""
         return TABLE_BYTES // (8 * self.n_clients)
 
     def grown(self, n_clients: int) -> Lengths:
-        """The same for more clients."""
+        """Return a copy for a larger population; clients that joined have not voted yet."""
         twin = object.__new__(Lengths)
-        twin.known = self.known
+        twin.fixed = self.fixed
         twin.n_clients = n_clients
         twin.votes = {name: np.pad(votes, (0, n_clients - votes.size)) for name, votes in self.votes.items()}
         return twin
 
     def resized(self, of_model: Lengths) -> Lengths:
-        """Those of a model of another size, with the votes so far."""
+        """Return the lengths of a model of another size, with the votes so far."""
         of_model.votes |= {name: votes for name, votes in self.votes.items() if name in of_model.votes}
         return of_model
 
     def in_force(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        """The shape of a row of each signal, where one is known; earlier turns found ``shapes``."""
-        return {**shapes, **{name: (length,) for name, length in self.known.items()}}
+        """Return the shape of a row of each signal, where one is known; earlier turns found ``shapes``."""
+        return {**shapes, **{name: (length,) for name, length in self.fixed.items()}}
 
-    def other_than(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        """The model's lengths where earlier turns found others, of another model or by votes."""
-        return {name: length for name, length in self.known.items() if shapes.get(name, (length,)) != (length,)}
+    def changed_since(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Return the model's lengths that differ from ``shapes``, which votes or another model gave earlier."""
+        return {name: length for name, length in self.fixed.items() if shapes.get(name, (length,)) != (length,)}
 
     def vote(self, votes: Votes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        """Take the votes of a turn; the lengths that most clients send now, where they are not those in ``shapes``."""
+        """Count the votes of a turn, and return the lengths that most clients send now where ``shapes`` has others."""
         for name, clients, length in votes:
             if name in self.votes:
                 self.votes[name][clients] = length
         return {name: length for name in self.votes if (length := self._overturned(name, shapes.get(name)))}
 
     def _overturned(self, name: str, shape: tuple[int, ...] | None) -> int:
-        """The length that most clients send, where it is not the one in force; else 0."""
+        """Return the length that most clients send if it is not the one in force; else 0."""
         votes = self.votes[name][self.votes[name] > 0]
         if shape is None or not votes.size or len(shape) != 1:
             return 0
@@ -80,11 +86,11 @@ class Lengths:
         return int(lengths[winner]) if counts[winner] > votes_in_force else 0
 
     def export(self) -> dict[str, Array]:
-        """The votes as named arrays."""
+        """Return the votes as named arrays."""
         return {f"{PREFIX}{name}": votes for name, votes in self.votes.items()}
 
     def restored(self, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> Lengths:
-        """The same with the votes of a snapshot."""
+        """Return a copy with the votes of a snapshot."""
         twin = self.grown(self.n_clients)
         for name, votes in twin.votes.items():
             stored = arrays.get(f"{PREFIX}{name}")

@@ -13,6 +13,7 @@ import polars as pl
 
 from sortition.core.arrays import Array, Floats
 from sortition.core.cost import CURRENCIES, Currency
+from sortition.core.errors import bad
 from sortition.report.charts import (
     Chart,
     Row,
@@ -104,6 +105,15 @@ def curves(setting: Setting, metric: str) -> pl.DataFrame:
     frame = banded(frame, ["method", "axis", "smoothing", "x"])
     lowest, highest = RANGES.get(metric, (-np.inf, np.inf))
     return frame.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
+
+
+def curves_at_cost(setting: Setting, metric: str, currency: Currency) -> pl.DataFrame:
+    """Return the curve of each finished run along one cost: setting, method, seed, ``x`` and ``value``."""
+    axis = next((axis for axis in cost_axes(setting) if axis.currency == currency), None)
+    if axis is None:
+        raise bad("cost", f"one that all runs of {setting.name} have spent", currency)
+    runs = [run for run in setting.runs if run.done]
+    return _seed_curves(runs, metric, 1, [axis]).with_columns(setting=pl.lit(setting.name))
 
 
 def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:

@@ -105,7 +105,7 @@ def against_availability(setting: Setting, look: Look) -> Chart:
 def timeline(setting: Setting, palette: Palette) -> Chart:
     """FedGS Fig. 8: round × client, unavailable clients greyed, selected ones in the method's colour."""
     n_clients = setting.first.counts["selected"].size
-    group = -(-n_clients // ROWS)  # clients that share a row
+    clients_per_row = -(-n_clients // ROWS)  # clients that share a row
     n_rounds = min(TIMELINE, max(len(run.cohorts) for run in setting.runs))
     labels = list(setting.methods)
     first_shown = next((label for label in labels if label != setting.baseline), labels[0])
@@ -121,8 +121,8 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
     )
     y = alt.Y(
         "client:O",
-        title="client" if group == 1 else f"clients, {group} a row",
-        axis=_sparse_axis(n_clients, group),
+        title="client" if clients_per_row == 1 else f"clients, {clients_per_row} a row",
+        axis=_sparse_axis(n_clients, clients_per_row),
     )
     size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.9)}
     background = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y)
@@ -132,7 +132,7 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
         .mark_rect(**size)
         .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "round:O", "client:O"])
     )
-    n_rows = -(-n_clients // group)
+    n_rows = -(-n_clients // clients_per_row)
     height = max(160, min(420, 4 * n_rows))
     drawing = filling((background + marks).add_params(method), height)
     return Chart(
@@ -144,36 +144,37 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
         ),
         reading=f"The method is {first_shown}.",
         drawing=headed(drawing, alt.ExprRef("timeline_method")),
-        tables={"away": _away(setting, n_rounds, group), "timeline": _trained(setting, group)},
+        tables={"away": _away(setting, n_rounds, clients_per_row), "timeline": _trained(setting, clients_per_row)},
     )
 
 
-def _away(setting: Setting, n_rounds: int, group: int) -> list[Row]:
+def _away(setting: Setting, n_rounds: int, clients_per_row: int) -> list[Row]:
     """Return the rounds and rows of clients in which nobody was available."""
     mask = setting.availability
     if mask is None:
         return []
     rows = []
     for round_index, available in enumerate(mask[:n_rounds]):
-        available_by_row = np.add.reduceat(available, np.arange(0, available.size, group))
+        available_by_row = np.add.reduceat(available, np.arange(0, available.size, clients_per_row))
         empty_rows = np.flatnonzero(available_by_row == 0)
-        rows += [{"round": round_index + 1, "client": int(row) * group} for row in empty_rows]
+        rows += [{"round": round_index + 1, "client": int(row) * clients_per_row} for row in empty_rows]
     return rows
 
 
-def _trained(setting: Setting, group: int) -> list[Row]:
+def _trained(setting: Setting, clients_per_row: int) -> list[Row]:
     """Return the rounds and rows of clients in which somebody trained, of the first seed of each method."""
     rows = []
     for label, runs in setting.methods.items():
         for round_number, cohort in enumerate(runs[0].cohorts, 1):
-            first_clients = sorted({client // group * group for client in cohort})
+            first_clients = sorted({client // clients_per_row * clients_per_row for client in cohort})
             rows += [{"method": label, "round": round_number, "client": client} for client in first_clients]
     return rows
 
 
-def _sparse_axis(n_clients: int, group: int) -> alt.Axis:
-    step = max(group, -(-n_clients // 8))
-    return alt.Axis(values=[client // group * group for client in range(0, n_clients, step)], ticks=False)
+def _sparse_axis(n_clients: int, clients_per_row: int) -> alt.Axis:
+    step = max(clients_per_row, -(-n_clients // 8))
+    first_clients = [client // clients_per_row * clients_per_row for client in range(0, n_clients, step)]
+    return alt.Axis(values=first_clients, ticks=False)
 
 
 def cohort_labels(setting: Setting, look: Look) -> Chart:

@@ -243,7 +243,7 @@ class FedSS(Selector[Memory]):
         return members, worth
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Add this round's squared deviations of each stratum to those of the earlier rounds."""
+        """Add what the cohort reported to each stratum's squared deviations and their degrees of freedom."""
         if self.allocation != "neyman" or state.squares is None or state.freedom is None:
             return
         report = feedback.report(self._spread_signal)

@@ -211,9 +211,12 @@ class Microcosm(Selector[Memory]):
         return replace(settled, estimate=settled._estimates)
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
-        """Start with an empty ledger and without features."""
-        if self.secure_aggregation and self.resolved(()).needs.individual:
-            raise bad("Microcosm.secure_aggregation", "false where single updates are seen", True, "Try by = 'auto'.")
+        """Refuse parameters that contradict each other; start with an empty ledger and without features."""
+        if self.secure_aggregation:
+            without_facts = self.resolved(())
+            if without_facts.needs.individual:
+                rule = "false where single updates are seen"
+                raise bad("Microcosm.secure_aggregation", rule, True, "Try by = 'auto'.")
         if self.estimate and self.by in ("updates", "bias", "sizes"):
             hint = "Updates regressed on themselves explain all."
             raise bad("Microcosm.estimate", f"false where by = {self.by!r}", True, hint)

@@ -44,7 +44,7 @@ class OpenRun:
         built: data, world and availability, which it shares with other methods.
         setup: what the engine plays.
         callbacks: what follows the run.
-        on_round: is called with the number of rounds played and the figure that progress shows.
+        on_round: is called with the rounds played, the figure that progress shows and the share of the limit of cost.
         stopping: tells whether the run is to stop before its next round.
     """
 
@@ -86,6 +86,7 @@ def play(
 
 
 def _play_method(run: OpenRun) -> Play:
+    """Play the rounds of a run, and yield before each training; return False if the run was stopped before its end."""
     config = run.config
     simulation = _open(run)
     registrar = simulation.registrar
@@ -105,7 +106,7 @@ def _play_method(run: OpenRun) -> Play:
             journals.append(record, _rounded(simulation.timings))
             figure = stop.add(record)
             run.callbacks.on_round(config, record)
-            run.on_round(simulation.played, figure)
+            run.on_round(simulation.played, figure, simulation.share_of_limit)
             if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
                 _save(run.path, simulation, journals)
                 saved_at = time.monotonic()
@@ -131,7 +132,7 @@ def _play_reference(run: OpenRun, model: Reference) -> bool:
             record = model.play(t)
             journals.append(record, {"total": round(time.perf_counter() - started, 6)})
             run.callbacks.on_round(run.config, record)
-            run.on_round(t + 1, (record.get("test") or {}).get(run.config.metric))
+            run.on_round(t + 1, (record.get("test") or {}).get(run.config.metric), None)
         journals.sync()
         summary = _write_summary(run, model.client_scores(), RunSummary())
     finally:

@@ -18,6 +18,7 @@ from sortition.studies.config import RunConfig
 from sortition.studies.workers.scheduler import ENDS, Event
 
 NAMED_RUNS = 3  # running runs that a plain line names
+UNLIMITED_ROUNDS = 100  # that a run counts for in a bar where its cost alone ends it
 SECONDS_PER_LINE = 15.0  # between plain lines of running runs
 SECONDS_PER_DRAWING = 0.3  # of a notebook's bar
 LOST_WORKER = "lost the worker of {}; another continues from its last checkpoint"
@@ -125,7 +126,7 @@ class Bars:
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
         """Show the bars."""
         self.runs = runs
-        self.total = self.bars.add_task("all runs", total=_all_rounds(runs), shown=f"0/{len(runs)}")
+        self.total = self.bars.add_task("all runs", total=sum(map(_extent, runs)), shown=f"0/{len(runs)}")
         with self.bars:
             yield
 
@@ -133,15 +134,15 @@ class Bars:
         """Move the bars."""
         run = self.runs[event.index]
         if event.kind == "started":
-            self.tasks[event.index] = self.bars.add_task(escape(name_of(run)), total=run.rounds, shown="")
+            self.tasks[event.index] = self.bars.add_task(escape(name_of(run)), total=_extent(run), shown="")
         elif event.kind == "tick":
-            self._move(event.index, event.round)
+            self._move(event.index, _shown_part(run, event))
             self.bars.update(self.tasks[event.index], shown=_rounds_and_figure(run, event))
         elif event.kind == "lost":
             self.bars.console.print(LOST_WORKER.format(name_of(run)), markup=False)
         else:
             if event.kind == "done":
-                self._move(event.index, run.rounds or self._played(event.index))
+                self._move(event.index, _extent(run))
                 self.ended += 1
             elif event.kind == "failed":
                 self.failed += 1
@@ -149,22 +150,18 @@ class Bars:
             self.bars.update(self.total, shown=f"{self.ended}/{len(self.runs)}{_failures(self.failed)}")
             self.bars.remove_task(self.tasks.pop(event.index))
 
-    def _move(self, index: int, played: int) -> None:
-        already_shown = self._played(index)
-        self.bars.update(self.tasks[index], completed=played)
-        self.bars.advance(self.total, played - already_shown)
-
-    def _played(self, index: int) -> int:
-        """Return how many rounds of a run are shown."""
+    def _move(self, index: int, part: float) -> None:
         position = self.bars.task_ids.index(self.tasks[index])
-        return int(self.bars.tasks[position].completed)
+        already_shown = self.bars.tasks[position].completed
+        self.bars.update(self.tasks[index], completed=part)
+        self.bars.advance(self.total, part - already_shown)
 
 
 class NotebookBar:
     """Shows one bar for all runs, drawn anew in its place; when the runs have ended, one line stays."""
 
     def __init__(self) -> None:
-        self.rounds: dict[int, int] = {}
+        self.parts: dict[int, float] = {}
         self.ended = 0
         self.failed = 0
         self.drawn_at = 0.0
@@ -176,7 +173,7 @@ class NotebookBar:
         """Show the bar, and in the end what became of the runs."""
         self.runs = runs
         self.started_at = time.monotonic()
-        self.total = _all_rounds(runs)
+        self.total = sum(map(_extent, runs))
         self._draw(force=True)
         try:
             yield
@@ -188,9 +185,9 @@ class NotebookBar:
         """Move the bar."""
         run = self.runs[event.index]
         if event.kind == "tick":
-            self.rounds[event.index] = event.round
+            self.parts[event.index] = _shown_part(run, event)
         elif event.kind == "done":
-            self.rounds[event.index] = run.rounds or self.rounds.get(event.index, 0)
+            self.parts[event.index] = _extent(run)
             self.ended += 1
         elif event.kind == "failed":
             self.failed += 1
@@ -204,15 +201,10 @@ class NotebookBar:
         if not force and time.monotonic() - self.drawn_at < SECONDS_PER_DRAWING:
             return
         self.drawn_at = time.monotonic()
-        if self.total is None:  # nobody knows how many rounds there will be
-            share = self.ended / max(len(self.runs), 1)
-            extent = f"{sum(self.rounds.values()):,} rounds"
-        else:
-            share = sum(self.rounds.values()) / max(self.total, 1)
-            extent = f"{100 * share:.0f} % of the rounds"
+        share = sum(self.parts.values()) / max(self.total, 1)
         self._show(
             f'<progress value="{share:.3f}" max="1"></progress> {self.ended}/{len(self.runs)} runs'
-            f"{_failures(self.failed)}, {extent}"
+            f"{_failures(self.failed)}, {100 * share:.0f} % of the work"
         )
 
     def _show(self, markup: str) -> None:
@@ -248,17 +240,23 @@ def say(progress: Progress, text: str) -> None:
         progress.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _all_rounds(runs: Sequence[RunConfig]) -> int | None:
-    """Return how many rounds there will be at most; None where the cost alone ends a run."""
-    rounds = [run.rounds for run in runs if run.rounds is not None]
-    if len(rounds) == len(runs):
-        return sum(rounds)
-    return None
+def _extent(run: RunConfig) -> int:
+    """Return how many rounds a run counts for in a bar."""
+    return run.rounds or UNLIMITED_ROUNDS
+
+
+def _shown_part(run: RunConfig, event: Event) -> float:
+    """Return how much of its extent a run has played: by its cost where this ends it, else by its rounds."""
+    if event.share is not None:
+        return event.share * _extent(run)
+    return min(event.round, _extent(run))
 
 
 def _rounds_and_figure(run: RunConfig, event: Event) -> str:
     """Return how far a run is, and the figure of its last evaluation."""
-    if run.rounds is None:
+    if event.share is not None:
+        rounds = f"round {event.round}, {100 * event.share:.0f} % of {run.until}"
+    elif run.rounds is None:
         rounds = f"round {event.round}"
     else:
         rounds = f"round {event.round}/{run.rounds}"

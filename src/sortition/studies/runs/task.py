@@ -20,7 +20,7 @@ from sortition.studies.runs.callback import Callback, Callbacks
 if TYPE_CHECKING:
     from sortition.simulation.round_cache import Training, Trainings
 
-OnRound = Callable[[int, float | None], None]
+OnRound = Callable[[int, float | None, float | None], None]  # rounds played, figure, share of the limit of cost
 Play = Generator["Training | Trainings", None, bool]
 
 
@@ -77,11 +77,11 @@ class OneRun:
             write_atomically(self.path / run_folder.FAILURE, f"{reason}\n".encode())
 
     @property
-    def shape(self) -> str | None:
-        """Return what runs in lock-step have in common; None for a run that is played by itself."""
+    def lockstep_key(self) -> str | None:
+        """A key that is equal for runs that can train in lock-step; None for a run that is played by itself."""
         if self.callbacks or not self.lockstep:
             return None
-        return lockstep.shape(self.config)
+        return lockstep.group_key(self.config)
 
 
 @contextmanager

@@ -22,10 +22,12 @@ EventKind = Literal["started", "tick", "done", "stopped", "failed", "lost"]
 class Job(Protocol):
     """Something that can be sent to another process and called there."""
 
-    def __call__(self, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
+    def __call__(
+        self, on_round: Callable[[int, float | None, float | None], None], stopping: Callable[[], bool]
+    ) -> bool:
         """Do the job, and return True if it is finished, False if it was stopped.
 
-        It calls ``on_round(rounds, value)`` after each round, and ends early when ``stopping()``.
+        It calls ``on_round(rounds, value, share)`` after each round, and ends early when ``stopping()``.
         """
 
 
@@ -38,6 +40,7 @@ class Event:
         index: the number of the job.
         round: of a tick, the rounds played.
         value: of a tick, the figure of the last evaluation; None where there was none.
+        share: of a tick, how much of the cost at which the job ends is spent, 0 to 1; None where no cost ends it.
         text: of a failure, why.
     """
 
@@ -46,6 +49,7 @@ class Event:
     round: int = 0
     value: float | None = None
     text: str = ""
+    share: float | None = None
 
 
 OnEvent = Callable[[Event], None]
@@ -61,9 +65,9 @@ class Attempt:
         self.last_tick: Event | None = None
         on_event(Event("started", index))
 
-    def on_round(self, played: int, value: float | None) -> None:
+    def on_round(self, played: int, value: float | None, share: float | None = None) -> None:
         """Report a round that was played."""
-        self.last_tick = Event("tick", self.index, round=played, value=value)
+        self.last_tick = Event("tick", self.index, round=played, value=value, share=share)
         if time.monotonic() - self.reported_at >= SECONDS_PER_TICK:
             self.reported_at = time.monotonic()
             self.on_event(self.last_tick)

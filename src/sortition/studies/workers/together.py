@@ -28,7 +28,7 @@ def _in_lockstep(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[
 
     with in_one_thread():
         active_runs = [
-            _StartedRun(index, cast("OneRun", run), on_event, stopping)  # only runs have a shape in common
+            _StartedRun(index, cast("OneRun", run), on_event, stopping)  # only runs have a key in common
             for index, run in jobs.items()
         ]
         while active_runs:

@@ -1,4 +1,4 @@
-"""The rules: which combinations of selection, secure aggregation, differential privacy and cohorts are unsound."""
+"""Which promises of privacy a selection breaks: rules on secure aggregation, differential privacy and cohorts."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from sortition.core import Guards, InputError
 from sortition.privacy import Deployment, Promises, lint
-from sortition.privacy.lint import REFERENCES, RULES
+from sortition.privacy.promise_checks import REFERENCES, RULES
 from sortition.selectors import discover, find, load
 
 SECURE = Promises(secure_aggregation=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sortition.availability import Availability, make
+from sortition.availability import Availability, _tables, make
 from sortition.availability._events import from_intervals, from_transitions
 from sortition.core.errors import DataError, InputError
 
@@ -199,3 +199,13 @@ def test_a_number_file_with_a_torn_header(tmp_path):
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
     with pytest.raises(DataError, match="cannot be read as a trace"):
         make("trace", clients=6, seed=0, path=str(path))
+
+
+def test_unknown_clients_cannot_write_on_the_terminal(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("client_id,start,end\n0,0,5\n\x1b[2Jevil,1,2\n" + "x" * 5_000 + ",1,2\n")
+    notes = []
+    _tables.read(path, 3, notes)
+    assert "evil" in notes[0]
+    assert notes[0].isprintable()
+    assert len(notes[0]) < 300

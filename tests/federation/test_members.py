@@ -218,3 +218,19 @@ def test_members_say_who_can_answer_a_question():
     assert members.meet({"s1": able, "s2": unable}) == {}
     assert members.able(np.array([0, 1]), "resources").tolist() == [0]
     assert members.able(np.array([0, 1]), "loss").tolist() == [0, 1]
+
+
+def test_sessions_that_ended_leave_nothing_behind():
+    """A device that restarts without end must not fill the memory with what it says it answers."""
+    members = Members()
+    for start in range(50):
+        members.meet({f"a/{start}": Profile("a", {}, (f"signal-{start}",))}, {f"a/{start}": Peer(name="a")})
+    assert list(members._signals_of_session) == ["a/49"]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2J", "a" * 1_000])
+def test_names_that_a_log_cannot_show_are_refused(name):
+    refused = Members().meet({"1": Profile(name, {}, ())})
+    assert "name must be" in refused["1"]
+    assert refused["1"].isprintable()
+    assert len(refused["1"]) < 300

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.federation.fake import MODEL, NEVER, Device, Federation, Network
 
-from sortition.core import LOSS, Cohort, InputError, Measure, Needs, Selector, State, method
+from sortition.core import LOSS, RESOURCES, Cohort, InputError, Measure, Needs, Selector, State, method
 from sortition.federation.messages import Reply
 from sortition.selectors import load
 
@@ -393,3 +393,33 @@ def test_a_profile_of_somebody_who_has_left_is_not_entered():
     )
     made.play()
     assert len(made.messenger.members) == 2
+
+
+@method
+class PerhapsQuick(Selector[State]):
+    """All who are there, after asking those who can for their resources."""
+
+    @property
+    def needs(self):
+        return Needs(may_ask=(RESOURCES,))
+
+    def select(self, state, round):
+        yield Measure(RESOURCES, round.available)
+        return Cohort.uniform(round.available[: round.budget])
+
+
+def test_one_client_that_fails_a_question_it_need_not_answer_stops_nobody():
+    liar = Device("c3", signals=("loss", "resources"))
+    liar.fails = "no"
+    (record,) = Federation(Network([*devices(3), liar]), PerhapsQuick(), cohort=4).play()
+    assert record["answered"] == [0, 1, 2]
+
+
+def test_a_clients_words_are_one_short_line_in_the_log(caplog):
+    network = Network(devices(3))
+    network.device("c2").fails = "broken\n2026-01-01 INFO all is well \x1b[2J" + "x" * 10_000
+    with caplog.at_level(logging.WARNING):
+        Federation(network, Everybody(), cohort=3).play()
+    lines = [entry.getMessage() for entry in caplog.records if "broken" in entry.getMessage()]
+    assert lines
+    assert all(line.isprintable() and len(line) < 3_000 for line in lines)

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -684,3 +685,27 @@ class TestFederation:
     def test_mistakes_are_said_before_anything_runs(self, tmp_path, options, message):
         with pytest.raises(InputError, match=message):
             federation(tmp_path, devices(2), **options)
+
+
+def test_a_ledger_with_tags_of_any_depth_is_called_damaged(tmp_path):
+    path = tmp_path / "deep.sqlite"
+    Ledger(path).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        row = ("job", 1, "a", "", "[" * 100_000, 1.0, 1, 1)
+        database.execute(
+            "INSERT INTO claims (job, round, client, owner, tags, at, uses, bytes) VALUES (?,?,?,?,?,?,?,?)", row
+        )
+    with pytest.raises(StorageError, match="is damaged"):
+        Ledger(path).unread()
+
+
+def test_a_ledger_that_ended_the_transaction_itself_is_an_error_in_words(tmp_path):
+    """As SQLite does where the disk is full."""
+    path = tmp_path / "full.sqlite"
+    Ledger(path).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TRIGGER full BEFORE INSERT ON claims BEGIN SELECT RAISE(ROLLBACK, 'full'); END")
+    ledger = Ledger(path)
+    claim = Claim(job="job", round=0, client="a", owner="", tags=(), at=1.0, uses=1, bytes=1)
+    with pytest.raises(StorageError, match="full"), ledger.exclusively():
+        ledger.append([claim])

@@ -167,3 +167,9 @@ def test_what_cannot_be_had_of_a_history_is_refused_in_words(tmp_path):
 def test_every_backend_has_a_name(backend, tmp_path):
     words = {"flower": "Flower", "nvflare": "NVIDIA FLARE", "server": "its own server"}
     assert f"run by {words[backend]}" in prose(page(tmp_path, about={**ABOUT, "backend": backend}))
+
+
+@pytest.mark.parametrize("listed", [5, True, 0.5])
+def test_needs_that_are_no_list_are_shown_as_they_stand(listed, tmp_path):
+    history = written(tmp_path, about={**ABOUT, "needs": {**ABOUT["needs"], "reports": listed}})
+    assert "What the server sees" in HistoryPage(condense_history(History(history))).render()

@@ -179,3 +179,17 @@ def test_nothing_stays_in_the_temporary_folder(runs, tmp_path, monkeypatch):
     with pytest.raises(StorageError):
         opened(path)
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_other_compressions_than_a_pack_has_are_refused(tmp_path, kind):
+    """What LZMA announces, up to 4 GiB, would be allocated before anything is read."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", kind) as file:
+        file.writestr(CONTENTS, json.dumps({"format": 1, "code": {}, "files": {}}))
+    damaged = bytearray(path.read_bytes())
+    begin = damaged.find(CONTENTS.encode()) + len(CONTENTS)
+    damaged[begin + 9 : begin + 30] = b"\xff" * 21
+    path.write_bytes(damaged)
+    with pytest.raises(StorageError, match="is compressed in another way than a pack"), unpacked([path]):
+        pass

@@ -100,3 +100,10 @@ def test_batteries_go_over_the_hours_without_a_jump():
 def test_bad_habits_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         Habits(**options)
+
+
+@pytest.mark.parametrize("clock", [1e12, 1e300, float("inf")])
+def test_a_clock_beyond_a_hundred_years_is_refused_at_once(clock):
+    """A device of 1e-300 examples per second would otherwise have every morning until then computed."""
+    with pytest.raises(InputError, match="at most 100 years"):
+        DailyLife(Habits(), 3, 0).facts(clock)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sortition.availability._events import Events, from_intervals, from_transitions
 from sortition.availability._mode import Mask
 from sortition.core.arrays import Array, Floats
-from sortition.core.errors import DataError, InputError, bad
+from sortition.core.errors import DataError, InputError, bad, printable
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.snapshot import FOREIGN
 
@@ -131,7 +131,7 @@ def _names_a_client(ids: pl.Series, clients: int, notes: list[str]) -> pl.Series
     is_known = is_in_range & is_whole
     unknown_ids = ids.filter(~is_known).unique(maintain_order=True).to_list()
     if unknown_ids:
-        examples = ", ".join(map(str, unknown_ids[:3]))
+        examples = ", ".join(printable(str(client)) for client in unknown_ids[:3])
         if len(unknown_ids) > 3:
             examples += ", …"
         notes.append(f"{len(unknown_ids)} unknown clients ({examples}) were left out.")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 MOST_NAMES = 60  # that a message lists
+LONGEST_PRINTED = 80  # characters of a name that are shown
 LONGEST_VALUE = 120  # letters of a value in a message
 LARGEST_ARRAY = 6  # numbers of an array that a message shows
 
@@ -41,6 +42,13 @@ def shown(value: object) -> str:
     if len(text) > LONGEST_VALUE:
         return text[: LONGEST_VALUE - 3] + "..."
     return text
+
+
+def printable(text: str, longest: int = LONGEST_PRINTED) -> str:
+    """Return what a client wrote as a terminal can show it: one line, without control characters, and not too long."""
+    if len(text) > longest:
+        text = f"{text[: longest - 1]}…"
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def bad(who: str, rule: str, got: object, hint: str = "") -> InputError:

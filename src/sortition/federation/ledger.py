@@ -206,7 +206,8 @@ class Ledger:
                 self._db.execute("COMMIT")
         except BaseException:
             self._read_to = read_to  # rows that were not kept have numbers that others will get
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite ends it itself where, for one, the disk is full
+                self._db.execute("ROLLBACK")
             raise
 
     def register(self, job: str, lookback: Lookback) -> None:
@@ -290,7 +291,7 @@ class Ledger:
             yield
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"The ledger {self.path} cannot be used: {error}. Choose another ledger=.") from None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise StorageError(f"The ledger {self.path} is damaged: {error}.") from None
 
 

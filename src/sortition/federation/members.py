@@ -32,6 +32,8 @@ from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile
 
 CHANGE = 10.0  # a client that comes back may have so many times as many examples as before, or so many times fewer
+LONGEST_NAME = 255  # characters
+LONGEST_SHOWN = 40  # characters of a name that is refused
 WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
 Refresh = float | Literal["selection"]  # seconds that a fact stays true, or: asked before every selection
 Owner = Callable[[str], Hashable]
@@ -207,6 +209,9 @@ class Members:
 
     def _checked_facts(self, profile: Profile) -> dict[str, Array]:
         """Return the facts as they are kept; refuse a client that lacks one, lies, or cannot answer."""
+        if not profile.name.isprintable() or len(profile.name) > LONGEST_NAME:
+            rule = f"one line of at most {LONGEST_NAME} characters that can be printed"
+            raise bad("name", rule, repr(profile.name[:LONGEST_SHOWN]))
         lacking = [name for name in self.signals if sketched(name)[0] not in profile.signals]
         if lacking:
             raise InputError(f"does not answer {', '.join(sorted(lacking))}, which {self.signals[lacking[0]]} needs")
@@ -283,6 +288,7 @@ class Members:
         member.unsure = candidate.profile.unsure
         member.key = member.key or candidate.peer.key
         if member.session is not None and member.session != session:
+            self._signals_of_session.pop(member.session, None)
             self._id_of_session.pop(member.session, None)  # should it come back, it is asked who it is
             self.logger.warning("Client %s came back as node %s (it was %s).", member.name, session, member.session)
         member.session = session

@@ -12,9 +12,11 @@ from typing import Any, Literal, Protocol
 
 from sortition.clients.models import Model
 from sortition.core.arrays import Array
+from sortition.core.errors import printable
 
 Handle = str  # by which a reply is recognised: unique for every message
 Kind = Literal["profile", "query", "rehearse", "train"]
+LONGEST_WORDS = 2_000  # characters of what a client says went wrong
 NOBODY = -1  # the id of a client that has not said who it is
 
 
@@ -111,6 +113,11 @@ class Reply:
     fault: str = ""
     unreported: str = ""
     native: Any = None
+
+    def __post_init__(self) -> None:
+        """Make one line of what the client wrote: it goes into logs and messages."""
+        for name in ("reason", "fault", "unreported"):
+            object.__setattr__(self, name, printable(getattr(self, name).strip(), LONGEST_WORDS))
 
 
 class Transport(Protocol):

@@ -527,7 +527,7 @@ class Messenger:
         asks = self._asks_to(ids, kind="query", round=turn.index, model=model, signals=(signal.name,))
         trains = signal.of == "training"
         asks = [replace(ask, purpose=purpose, trains=trains, payload=dict(signal.payload)) for ask in asks]
-        replies = self._asked(asks, signal.name)
+        replies = self._asked(asks, signal.name, is_needed=signal not in self.needs.may_ask)
         return {
             client: reply.rows[signal.name]
             for client, reply in replies.items()
@@ -547,8 +547,11 @@ class Messenger:
         weights, _ = cohort.weights_of(trained)
         return {**model, **moved(model, models, trained, weights)}
 
-    def _asked(self, asks: Sequence[Ask], subject: str) -> dict[int, Reply]:
-        """Ask within the round's seconds for questions; log who cannot answer."""
+    def _asked(self, asks: Sequence[Ask], subject: str, *, is_needed: bool = True) -> dict[int, Reply]:
+        """Ask within the round's seconds for questions; log who cannot answer what.
+
+        That nobody can answer what the method needs is a mistake of their program, said at once.
+        """
         seconds_left = max(self._questions_end - self.clock(), 0.0)
         seconds = min(self.options.answer_timeout, seconds_left)
         replies = self._exchange([replace(ask, seconds=seconds) for ask in asks], seconds, subject)
@@ -558,7 +561,7 @@ class Messenger:
         if any(reply.outcome == "ok" for reply in replies.values()):
             self._answered_signals.add(subject)
         was_ever_answered = subject in self._answered_signals or self.moved
-        if asks and len(failed) == len(asks) and not was_ever_answered:
+        if is_needed and asks and len(failed) == len(asks) and not was_ever_answered:
             reason = next(iter(failed.values())).strip()
             raise InputError(f"None of the {len(asks)} clients asked can answer {subject!r}: {reason}")
         return replies

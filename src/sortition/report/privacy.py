@@ -49,5 +49,9 @@ def _listed(items: Any) -> str:
     """List facts by name, and signals, a table from name to summary, by what they reveal."""
     if not items:
         return "nothing"
-    texts = items.values() if isinstance(items, dict) else items
+    texts = [items]  # as a foreign file may have it
+    if isinstance(items, dict):
+        texts = list(items.values())
+    elif isinstance(items, list | tuple):
+        texts = list(items)
     return ", ".join(str(text).replace("_", " ") for text in texts)

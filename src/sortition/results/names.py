@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sortition.core.errors import InputError, StorageError, bad, closest, shown
+from sortition.core.errors import printable as printable
 from sortition.core.storage.safe_files import read_regular
 
-LONGEST = 80  # characters of a name that are shown
 LISTED = 12  # clients that a sentence lists
 NAMES_RULE = 'a JSON list of names by id, or a table that has one under "names", as NAME.about.json'
 
@@ -85,13 +85,6 @@ class ClientNames:
                 hint = "No names of clients are known here: --names gives a file of them."
             raise bad("--client", rule, text, hint)
         raise bad("--client", f"the name of a client, or {rule}", text, closest(text, self._names.values()).strip())
-
-
-def printable(text: str, longest: int = LONGEST) -> str:
-    """Return what a client wrote as a terminal can show it: one line, without control characters, and not too long."""
-    if len(text) > longest:
-        text = f"{text[: longest - 1]}…"
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def names_by_id(names: Iterable[str]) -> ClientNames:

@@ -36,6 +36,7 @@ ALWAYS_ALLOWED = 1 << 30  # bytes that any pack may unpack to
 LARGEST_RATIO = 100  # beyond that, so many times its own size
 DEEPEST = 8  # folders of a name
 LONGEST_PART = 255  # bytes of a folder's or file's name
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # LZMA takes as much memory as a file says
 PIECE = 1 << 20  # bytes that are copied at once
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the date of all files, so that an archive says nothing of the machine
 
@@ -198,6 +199,8 @@ def _problem(member: zipfile.ZipInfo, documents: Sequence[str]) -> str:
         return "is no file but a link, a folder or a device"
     if member.flag_bits & 1:
         return "is encrypted"
+    if member.compress_type not in COMPRESSIONS:
+        return "is compressed in another way than a pack"
     if name in (CONTENTS, *documents):
         return ""
     parts = name.split("/")

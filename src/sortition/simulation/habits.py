@@ -20,6 +20,7 @@ from sortition.core.validation import is_number, known_keys_only
 DAY = 24.0  # hours
 LOWEST_BATTERY = 0.05  # a device below this is switched off until its owner charges it
 LONGEST_ZONE = 14.0  # hours that a clock can be ahead of UTC
+MOST_YEARS = 100  # of the simulated clock: a battery depends on every morning before
 FACTS = ("battery", "charging", "idle", UTC_OFFSET)
 
 
@@ -116,6 +117,9 @@ class DailyLife:
 
     def facts(self, clock: float) -> dict[str, Array]:
         """(N,) each fact of all clients at a moment of the simulated clock, which begins at midnight of UTC."""
+        if not clock <= MOST_YEARS * 365.25 * DAY * 3600:
+            hint = "A device may be far too slow; a deadline ends rounds."
+            raise bad("The simulated clock", f"at most {MOST_YEARS} years where habits are read", f"{clock:g} s", hint)
         local_hours = clock / 3600 + self.utc_offset
         since_waking = local_hours - self._wake
         day = np.floor(since_waking / DAY).astype(np.int64) - self._first_day

@@ -70,7 +70,8 @@ def test_every_choice_of_every_method_is_made_again(name):
     assert (result.rounds, result.differences, result.stopped_because) == (ROUNDS, [], "")
     alone = recompute(entries(lines), fresh(selector))  # the log and nothing else
     assert alone.differences == []
-    vectors = any(not s.scalar for s in (*selector.needs.asks, *selector.needs.reports))
+    needs = fresh(selector).needs  # as resolved
+    vectors = any(not signal.scalar for signal in (*needs.asks, *needs.reports))
     assert (alone.rounds < ROUNDS) == vectors
     assert ("only digests" in alone.stopped_because) == vectors
 

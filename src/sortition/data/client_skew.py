@@ -85,8 +85,8 @@ def styled(dataset: Dataset, clients: Sequence[Ids], styles: Sequence[str], rng:
     style_of_row = np.full(len(x_train), -1)
     for rows, style in zip(clients, style_of_client, strict=True):
         style_of_row[rows] = style
-    held = style_of_row[style_of_row >= 0]
-    shares = np.bincount(held, minlength=len(styles)) / held.size
+    styles_held = style_of_row[style_of_row >= 0]
+    shares = np.bincount(styles_held, minlength=len(styles)) / styles_held.size
     style_of_test_row = rng.choice(len(styles), len(x_test), p=shares)
     return replace(
         dataset,

@@ -67,12 +67,11 @@ def describe(partition: Partition, labels: Ids, classes: int) -> Description:
 
 def shown_data(dataset: Dataset) -> str:
     """Write what models get of a data set in a few lines: types, shapes and numbers of inputs and targets."""
-    given = dataset.described_inputs()
     prepared = dataset.scaled()
     rows = [
         ("data set", dataset.name),
         ("examples", f"{len(dataset.y_train):,} for training, {len(dataset.y_test):,} for testing"),
-        ("given", given),
+        ("given", dataset.described_inputs()),
         *[(f"a model gets{name}", words) for name, words in _model_inputs(prepared.x_train)],
         ("targets", dataset.described_targets()),
         ("task", "classification" if dataset.classes else "one with a loss of its own: [task] loss = …"),

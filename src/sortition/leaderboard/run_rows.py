@@ -152,8 +152,8 @@ def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     new = table_of(rows)
     if new.is_empty():
         return
-    kept = read_rows(path).filter(pl.col("suite") == new["suite"][0])
-    combined = pl.concat([kept, new]).unique(KEY, keep="last", maintain_order=True).sort(KEY)
+    stored = read_rows(path).filter(pl.col("suite") == new["suite"][0])
+    combined = pl.concat([stored, new]).unique(KEY, keep="last", maintain_order=True).sort(KEY)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     combined.write_parquet(temporary, compression="zstd", compression_level=19)

@@ -5,10 +5,11 @@ import pytest
 
 from sortition.advice import advise as advisor
 from sortition.advice.advise import Advice, advise
-from sortition.advice.candidates import allowed, reason
+from sortition.advice.candidates import allowed, reason, usable
 from sortition.advice.matched import examples, holdings, scaled, setups
-from sortition.advice.profile import KnownFederation, Limits, Profile, from_profile
+from sortition.advice.profile import KnownFederation, Limits, Profile, from_profile, shrunk
 from sortition.core import LOSS, UPDATE, Needs
+from sortition.core.errors import InputError
 from sortition.selectors import load
 
 
@@ -117,3 +118,57 @@ def test_uniform_is_enough_where_nothing_is_shown_to_be_better(tmp_path):
     assert "x comes nearest to uniform with −" in Advice(source, 6, behind, behind).sentence()
     assert good.best == "x"
     assert good.sentence().startswith("Use x: +5.")
+
+
+DEVICES = {"speed": 40.0, "speed_spread": 1.0, "bandwidth": 1e6, "bandwidth_spread": 0.5}
+
+
+def test_with_devices_every_method_has_the_time_of_uniform(tmp_path, monkeypatch):
+    few = {"uniform": load("uniform"), "fedcs": load("fedcs", deadline=20.0), "microcosm": load("microcosm")}
+    monkeypatch.setattr(advisor, "allowed", lambda limits: (dict(few), {}))
+    source = federation(tmp_path, devices=DEVICES, work={"megabytes": 4.5}, clients=20, rounds=10)
+    advice = advise(source, seconds=0.01)
+    assert advice.is_timed
+    assert set(advice.seconds) == {0, 1, 2}
+    assert all(seconds > 0 for seconds in advice.seconds.values())
+    assert advice.time_to_target("uniform") == 1
+    assert advice.traffic("fedcs") > 1.1  # the fast play more rounds in the same time
+    assert "simulated seconds" in advice.table().title
+    assert [row[-2] for row in advice.table().rows if row[0] == "uniform"] == ["1.00"]
+    assert advice.sentence().startswith(("Use ", "Uniform is enough", "Undecided"))
+
+
+def test_small_clients_take_the_seconds_of_the_real_ones(tmp_path):
+    table = [
+        {"client": client, "examples_per_second": 2.0 + client, "bandwidth_down": 1e5, "bandwidth_up": 2e5}
+        for client in range(12)
+    ]
+    source = federation(tmp_path, devices={"table": table}, work={"epochs": 3, "megabytes": 2.0}, rounds=5)
+    costs = setups(source, {"uniform": load("uniform")}, 5, seed=1)["uniform"].world.costs
+    sizes = source.counts.sum(axis=1)
+    expected = 3 * np.maximum(sizes, 1) / (2.0 + np.arange(12)) + 2e6 / 1e5 + 2e6 / 2e5
+    assert costs.seconds(np.arange(12), 0) == pytest.approx(expected, rel=1e-6)
+
+
+def test_stated_devices_follow_their_clients_into_the_sample(tmp_path):
+    table = [{"client": client, "examples_per_second": 1.0 + client} for client in range(12)]
+    whole = federation(tmp_path, devices={"table": table})
+    small = shrunk(whole, 5)
+    kept = [row["examples_per_second"] - 1 for row in small.devices.table]
+    assert [row["client"] for row in small.devices.table] == list(range(5))
+    assert (whole.counts[np.array(kept, int)] == small.counts).all()
+
+
+def test_devices_that_send_need_the_size_of_the_model(tmp_path):
+    with pytest.raises(InputError, match=r"work\.megabytes must be given.*bandwidth"):
+        federation(tmp_path, devices={"bandwidth": 1e6})
+    with pytest.raises(InputError, match=r"pace must be left out.*devices"):
+        federation(tmp_path, pace={"overselect": 1.3})
+
+
+def test_a_method_that_the_pace_refuses_is_ruled_out_by_name(tmp_path):
+    pace = {"kind": "buffered", "buffer": 2, "concurrency": 3, "refill": "arrival"}
+    source = federation(tmp_path, devices={"speed_spread": 1.0}, pace=pace)
+    can_begin, ruled_out = usable({"uniform": load("uniform"), "fedcor": load("fedcor")}, source)
+    assert list(can_begin) == ["uniform"]
+    assert "FedCor counts rounds" in ruled_out["fedcor"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sortition.advice.candidates import allowed, usable
-from sortition.advice.matched import setups, test_examples
+from sortition.advice.matched import setups, test_examples, until_same_time
 from sortition.advice.profile import KnownFederation, shrunk, with_labels
+from sortition.core.arrays import Floats, Ids
 from sortition.leaderboard.entries import BASELINE
+from sortition.leaderboard.figures import Curve, target_of
 from sortition.results.metrics import in_last_rounds
 from sortition.results.statistics import BETTER, UNDECIDED, Comparison, compare
 from sortition.results.table import Table
@@ -30,6 +33,12 @@ MEANING = (
     "Gains over uniform in points of accuracy, with simultaneous 95 % intervals. bytes: all traffic, in units of "
     "uniform's; a method that leaves places empty sends less."
 )
+MEANING_BY_TIME = (
+    "Every method has the simulated seconds that uniform takes for its rounds. Gains over uniform in points of "
+    "accuracy, over all that time and its last tenth, with simultaneous 95 % intervals. time: until it has the "
+    "accuracy that uniform has after half of the time, in units of uniform's. bytes: all traffic, likewise."
+)
+NEVER = "not reached"
 Say = Callable[[str], object]
 Figures = dict[str, dict[int, float]]  # a figure by label and seed
 
@@ -41,8 +50,11 @@ class Advice:
     Attributes:
         federation: the federation that was simulated.
         rounds: of each simulation.
-        auc: mean accuracy over all rounds, by label and seed.
-        last: mean accuracy over the last ten rounds, by label and seed.
+        auc: mean accuracy over all rounds, or over the time, by label and seed.
+        last: mean accuracy over the last ten rounds, or the last tenth of the time, by label and seed.
+        seconds_to_target: until a run has the accuracy that uniform has after half of the time, by label and seed;
+            infinite where it never does. Empty where nothing is known of devices.
+        seconds: simulated time that every run of a seed had, by seed; empty where nothing is known of devices.
         bytes_sent: bytes of all seeds, by label.
         test_examples: on which the accuracies were measured; 0 where unknown.
         ruled_out: why a method is ruled out, by label.
@@ -52,9 +64,16 @@ class Advice:
     rounds: int
     auc: Figures = field(default_factory=dict)
     last: Figures = field(default_factory=dict)
+    seconds_to_target: Figures = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
     bytes_sent: dict[str, float] = field(default_factory=dict)
     test_examples: int = 0
     ruled_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether methods are compared by seconds."""
+        return self.federation.devices is not None
 
     @property
     def seeds(self) -> int:
@@ -64,6 +83,18 @@ class Advice:
     def traffic(self, label: str) -> float:
         """Return all bytes of a method in units of uniform sampling in the same federations, plain averaging."""
         return self.bytes_sent[label] / max(self.bytes_sent[BASELINE], 1)
+
+    def time_to_target(self, label: str) -> float:
+        """Return the median over seeds of the time to the target, in units of uniform's; infinite if never reached.
+
+        Seeds in which uniform itself loses the target again and never has it as a mean of three do not count.
+        """
+        of_uniform = self.seconds_to_target[BASELINE]
+        seconds_by_seed = self.seconds_to_target[label]
+        ratios = [
+            seconds / of_uniform[seed] for seed, seconds in seconds_by_seed.items() if of_uniform[seed] < math.inf
+        ]
+        return float(np.median(ratios)) if ratios else math.inf
 
     def compared(self, figures: Figures) -> dict[str, Comparison]:
         """Compare each method with uniform sampling; intervals are simultaneous."""
@@ -84,10 +115,12 @@ class Advice:
         best = _leader(comparisons, BETTER)
         if best is not None:
             comparison = comparisons[best]
-            return (
-                f"Use {best}: {difference_text(comparison)} points of mean accuracy over uniform in a federation like "
-                f"yours (with the 95 % interval, {comparison.seeds} simulated federations)."
+            words = "in the same time, in" if self.is_timed else "in"
+            sentence = (
+                f"Use {best}: {difference_text(comparison)} points of mean accuracy over uniform {words} a federation "
+                f"like yours (with the 95 % interval, {comparison.seeds} simulated federations)."
             )
+            return sentence + self._time_sentence(best)
         undecided = _leader(comparisons, UNDECIDED)
         if undecided is None:
             return "Uniform is enough: every allowed method is practically equal or worse here."
@@ -98,28 +131,49 @@ class Advice:
             f"with {difference_text(comparison)} points. Give it more time (--seconds)."
         )
 
+    def _time_sentence(self, label: str) -> str:
+        """Say how long a method takes to what uniform has after half of the time; nothing where it never does."""
+        if not self.is_timed or not np.isfinite(self.time_to_target(label)):
+            return ""
+        seconds_of_uniform = [seconds for seconds in self.seconds_to_target[BASELINE].values() if seconds < math.inf]
+        of_uniform = float(np.median(seconds_of_uniform))
+        return (
+            f" It has uniform's accuracy at half of the time after {self.time_to_target(label):.2f} of uniform's "
+            f"{of_uniform:,.0f} seconds."
+        )
+
     def table(self) -> Table:
         """List all methods by their gain."""
-        clients = self.federation.clients
-        table = Table(
-            f"{clients} clients, {self.federation.cohort} a round, {self.rounds} rounds, {self.seeds} seeds",
-            ["method", "AUC gain", "last 10 gain", "verdict", "bytes"],
-            notes=[*self.federation.notes, MEANING],
-        )
+        table = Table(self._title(), self._columns(), notes=self._notes())
         auc = self.compared(self.auc)
         last = self.compared(self.last)
         for label in sorted(auc, key=lambda label: -auc[label].difference):
-            table.rows.append(
-                [
-                    label,
-                    difference_text(auc[label]),
-                    difference_text(last[label]),
-                    verdict_text(auc[label]),
-                    f"{self.traffic(label):.2f}",
-                ]
-            )
-        table.rows.append([BASELINE, "0", "0", "baseline", "1.00"])
+            gains = [difference_text(auc[label]), difference_text(last[label]), verdict_text(auc[label])]
+            table.rows.append([label, *gains, *self._time_cells(label), f"{self.traffic(label):.2f}"])
+        table.rows.append([BASELINE, "0", "0", "baseline", *self._time_cells(BASELINE), "1.00"])
         return table
+
+    def _title(self) -> str:
+        spent = f"{self.rounds} rounds"
+        if self.is_timed:
+            spent = f"{np.median(list(self.seconds.values())):,.0f} simulated seconds"
+        return f"{self.federation.clients} clients, {self.federation.cohort} a round, {spent}, {self.seeds} seeds"
+
+    def _columns(self) -> list[str]:
+        if self.is_timed:
+            return ["method", "AUC gain", "end gain", "verdict", "time", "bytes"]
+        return ["method", "AUC gain", "last 10 gain", "verdict", "bytes"]
+
+    def _notes(self) -> list[str]:
+        meaning = MEANING_BY_TIME if self.is_timed else MEANING
+        return [*self.federation.notes, meaning]
+
+    def _time_cells(self, label: str) -> list[str]:
+        """Return the cell of the column "time", where there is one."""
+        if not self.is_timed:
+            return []
+        time_to_target = self.time_to_target(label)
+        return [f"{time_to_target:.2f}" if np.isfinite(time_to_target) else NEVER]
 
 
 def _leader(comparisons: dict[str, Comparison], verdict: str) -> str | None:
@@ -140,22 +194,60 @@ def advise(federation: KnownFederation, *, seconds: float = 60.0, say: Say = lam
         elapsed = time.monotonic() - started_at
         if seed >= LEAST_SEEDS and elapsed * (seed + 1) / seed > seconds:
             break
-        for label, setup in setups(small, candidates, rounds, seed).items():
-            outcome = _simulated(setup)
-            advice.auc.setdefault(label, {})[seed] = outcome.auc
-            advice.last.setdefault(label, {})[seed] = outcome.last
-            advice.bytes_sent[label] = advice.bytes_sent.get(label, 0.0) + outcome.bytes_sent
+        _simulate_seed(advice, setups(small, candidates, rounds, seed), seed)
         say(f"seed {seed + 1}: {len(candidates)} methods, {time.monotonic() - started_at:.0f} s")
     _rule_out_by_traffic(advice)
     return advice
 
 
-class Outcome(NamedTuple):
-    """The figures of one simulation: mean accuracy over all rounds and over the last ten, and all bytes."""
+def _simulate_seed(advice: Advice, setup_by_label: dict[str, Setup], seed: int) -> None:
+    """Simulate every method in the federation of one seed, and keep its figures."""
+    baseline = _simulated(setup_by_label[BASELINE])
+    outcomes = {BASELINE: baseline}
+    for label, setup in setup_by_label.items():
+        if label == BASELINE:
+            continue
+        if advice.is_timed:
+            setup = until_same_time(setup, baseline.seconds)
+        outcomes[label] = _simulated(setup)
+    for label, outcome in outcomes.items():
+        if advice.is_timed:
+            curve = outcome.curve(baseline.seconds)
+            target = target_of([baseline.curve(baseline.seconds)])
+            advice.auc.setdefault(label, {})[seed] = curve.area()
+            advice.last.setdefault(label, {})[seed] = curve.end()
+            advice.seconds_to_target.setdefault(label, {})[seed] = curve.reached(target)
+        else:
+            advice.auc.setdefault(label, {})[seed] = float(outcome.accuracy.mean())
+            advice.last.setdefault(label, {})[seed] = float(outcome.accuracy[in_last_rounds(outcome.rounds)].mean())
+        advice.bytes_sent[label] = advice.bytes_sent.get(label, 0.0) + outcome.bytes_sent
+    if advice.is_timed:
+        advice.seconds[seed] = baseline.seconds
 
-    auc: float
-    last: float
+
+class Outcome(NamedTuple):
+    """What one simulation came to.
+
+    Attributes:
+        rounds: (E,) that were evaluated.
+        accuracy: (E,) on the test examples, there.
+        clock: (E,) simulated seconds, there.
+        bytes_sent: by server and clients, in all rounds.
+    """
+
+    rounds: Ids
+    accuracy: Floats
+    clock: Floats
     bytes_sent: float
+
+    @property
+    def seconds(self) -> float:
+        """Simulated seconds of the whole run; its last round is evaluated."""
+        return float(self.clock[-1])
+
+    def curve(self, seconds: float) -> Curve:
+        """Return the accuracy by time, up to so many seconds."""
+        return Curve(position=self.clock, accuracy=self.accuracy, budget=seconds, by_time=True)
 
 
 def _simulated(setup: Setup) -> Outcome:
@@ -163,19 +255,19 @@ def _simulated(setup: Setup) -> Outcome:
     from sortition.simulation import start
     from sortition.studies.runs.task import in_one_thread
 
-    accuracy_by_round: dict[int, float] = {}
+    evaluations: list[tuple[int, float, float]] = []
     with in_one_thread():
         simulation = start(setup)
         while not simulation.has_ended:
             record = simulation.play_round()
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:
-                accuracy_by_round[record["round"]] = accuracy
-    rounds = np.array(list(accuracy_by_round))
-    accuracies = np.array(list(accuracy_by_round.values()))
+                evaluations.append((record["round"], accuracy, record["clock"] or 0.0))
+    rounds, accuracies, clock = zip(*evaluations, strict=True)
     return Outcome(
-        auc=float(accuracies.mean()),
-        last=float(accuracies[in_last_rounds(rounds)].mean()),
+        rounds=np.array(rounds),
+        accuracy=np.array(accuracies),
+        clock=np.array(clock),
         bytes_sent=sum(total for name, total in simulation.totals.items() if name not in WORK),
     )
 
@@ -191,3 +283,4 @@ def _rule_out_by_traffic(advice: Advice) -> None:
             advice.ruled_out[label] = f"needs {traffic:.2f} times the traffic of plain averaging"
             del advice.auc[label]
             del advice.last[label]
+            advice.seconds_to_target.pop(label, None)

@@ -68,6 +68,7 @@ def usable(candidates: Candidates, federation: KnownFederation) -> tuple[Candida
     for label, selector in candidates.items():
         registrar = Registrar(selector, federation.population, horizon=federation.rounds)
         try:
+            federation.pace.check_selector(selector)
             registrar.begin(np.arange(federation.clients), federation.cohort)
         except InputError as error:
             ruled_out[label] = f"cannot be used here ({str(error).rstrip('.')})"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sortition.advice.profile import KnownFederation
 from sortition.core.arrays import Array
+from sortition.core.cost import BYTES_PER_MEGABYTE, Until
 from sortition.core.selector import AnySelector
 from sortition.core.streams import stream
 
 if TYPE_CHECKING:
     from sortition.data import Dataset
-    from sortition.simulation import Setup
+    from sortition.learning.rule import LocalRule
+    from sortition.simulation import Devices, Setup
 
 LARGEST_CLIENT = 200  # examples: larger clients keep their share of weight, not their number
 MEAN_CLIENT = 30  # examples
@@ -23,6 +27,7 @@ HIDDEN = 32
 STEPS = 5
 BATCH = 10
 RATE = 0.1
+MOST_TIMES_THE_ROUNDS = 3  # that a method may play in uniform's time
 # of made-up classes
 DIMENSION = 32  # numbers of an input
 TEST_PER_LABEL = 50  # test examples, and as many for training
@@ -36,13 +41,19 @@ def setups(
     from sortition.learning import build
     from sortition.learning.rule import LocalRule
     from sortition.simulation import FaultDraws, Faults, Setup, World
+    from sortition.simulation.costs import NUMBER
 
     rng = stream(seed, "matched federation")
     counts = scaled(federation.counts)
     dataset = examples(counts.shape[1], rng)
     model = build("mlp", shape_of(dataset.x_train), dataset.classes, seed=seed, hidden=[HIDDEN])
     client_rows = holdings(counts, dataset.y_train, rng)
-    world = World(dataset, client_rows, model, LocalRule(lr=RATE, steps=STEPS, batch=BATCH), seed=seed)
+    rule = LocalRule(lr=RATE, steps=STEPS, batch=BATCH)
+    devices = None
+    if federation.devices is not None:
+        model_numbers = sum(parameter.numel() for parameter in model.parameters())
+        devices = matched_devices(federation, counts.sum(axis=1), rule, model_bytes=NUMBER * model_numbers, seed=seed)
+    world = World(dataset, client_rows, model, rule, seed=seed, devices=devices)
     faults = FaultDraws(Faults(before=federation.dropout), federation.clients, seed)
     availability = federation.present(seed)
     return {
@@ -55,9 +66,40 @@ def setups(
             availability=availability,
             faults=faults,
             evaluate_every=2,
+            pace=federation.pace,
         )
         for label, selector in selectors.items()
     }
+
+
+def matched_devices(
+    federation: KnownFederation, matched_sizes: Array, rule: LocalRule, *, model_bytes: int, seed: int
+) -> Devices:
+    """Return devices on which small clients with a small model take the seconds that the real ones would take."""
+    from sortition.simulation.devices import ClientData, Devices, Fleet
+
+    real = federation.devices or Devices()
+    sizes = federation.counts.sum(axis=1)
+    fleet = Fleet(real, federation.clients, seed, ClientData(sizes, federation.counts))
+    matched_examples = np.array([rule.examples_of(int(size)) for size in matched_sizes])
+    speed = fleet.speed * matched_examples / federation.work.examples_of(sizes)
+    size_ratio = 1.0
+    if federation.work.megabytes is not None:
+        size_ratio = model_bytes / (BYTES_PER_MEGABYTE * federation.work.megabytes)
+    rows = []
+    for client in range(federation.clients):
+        row = {"client": client, "examples_per_second": float(speed[client])}
+        for name in ("bandwidth_down", "bandwidth_up"):
+            bandwidth = float(getattr(fleet, name)[client])
+            if math.isfinite(bandwidth):
+                row[name] = bandwidth * size_ratio
+        rows.append(row)
+    return Devices(table=rows, jitter=real.jitter, dropout=real.dropout, busy=real.busy)
+
+
+def until_same_time(setup: Setup, seconds: float) -> Setup:
+    """Return a set-up that ends after so many simulated seconds, and after three times its rounds at the latest."""
+    return replace(setup, horizon=MOST_TIMES_THE_ROUNDS * setup.most_rounds, until=Until(seconds=seconds))
 
 
 def scaled(counts: Array) -> Array:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sortition import availability
 from sortition.advice.shadows import ShadowSummary
-from sortition.core.arrays import Array, Ids, not_among
+from sortition.core.arrays import Array, Floats, Ids, not_among
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_fact
 from sortition.core.rounds import MOST_PLACES, Cohort, Population
@@ -22,6 +23,9 @@ from sortition.core.storage.safe_files import read_regular
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.core.streams import stream
 from sortition.data import partitions
+from sortition.federation.pace import Pace
+from sortition.simulation.device_tables import Device, devices_of, read_devices
+from sortition.simulation.devices import Devices
 from sortition.studies.config import Named
 
 MEAN_SIZE = 20  # examples of a client where sizes are unknown
@@ -49,6 +53,27 @@ class Limits(BaseModel):
     traffic: Annotated[float, Field(gt=0)] | None = None
 
 
+class LocalWork(BaseModel):
+    """What a client of the real federation does in a round; it says how long that takes on a device.
+
+    Attributes:
+        epochs: passes over the client's data.
+        examples: examples that every client computes on, in place of epochs.
+        megabytes: of the model, 10⁶ bytes each; needed where devices have a bandwidth.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    epochs: Annotated[float, Field(gt=0)] = 1.0
+    examples: Annotated[int, Field(ge=1)] | None = None
+    megabytes: Annotated[float, Field(gt=0)] | None = None
+
+    def examples_of(self, sizes: Array) -> Floats:
+        """Return on how many examples clients of these sizes compute in a round (N,)."""
+        if self.examples is not None:
+            return np.full(len(sizes), float(self.examples))
+        return self.epochs * np.maximum(sizes, 1).astype(np.float64)
+
+
 class Profile(BaseModel):
     """A federation's profile, as its TOML file has it.
 
@@ -62,6 +87,9 @@ class Profile(BaseModel):
         partition: how labels are spread over clients then, as in a study.
         availability: a mode as in a study, such as a trace: { name = "trace", path = "trace.csv" }.
         dropout: chance that a chosen client does not answer.
+        devices: how fast clients compute and send, as in a study; methods are then compared by seconds.
+        pace: when the server makes a step, as in a study.
+        work: what a client does in a round.
         limits: what methods may not do.
     """
 
@@ -75,6 +103,9 @@ class Profile(BaseModel):
     partition: Named = Named(name="dirichlet", alpha=0.3)
     availability: Named = Named(name="always")
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    devices: Devices | None = None
+    pace: Pace = Pace()
+    work: LocalWork = LocalWork()
     limits: Limits = Limits()
 
 
@@ -89,6 +120,9 @@ class KnownFederation:
         mode: the availability as in a study. Default: everybody is always there.
         masks: (rounds, N) who was there, where that was recorded; goes before ``mode``.
         dropout: chance that a chosen client does not answer.
+        devices: how fast clients compute and send; None where nothing is known of it, and rounds are counted.
+        pace: when the server makes a step.
+        work: what a client does in a round.
         limits: what methods may not do.
         chosen: ids and weights of the cohort of each round that was played. Default: none was.
         played_by: the method that chose them.
@@ -102,6 +136,9 @@ class KnownFederation:
     mode: Named = Named(name="always")
     masks: Array | None = None
     dropout: float = 0.0
+    devices: Devices | None = None
+    pace: Pace = Pace()
+    work: LocalWork = LocalWork()
     limits: Limits = Limits()
     chosen: tuple[tuple[Ids, Array], ...] = ()
     played_by: str = ""
@@ -124,6 +161,18 @@ class KnownFederation:
         for ids, weights in self.chosen:
             if not_among(Cohort(ids, weights).ids, np.arange(self.clients)).size:
                 raise bad("source.cohort", f"ids below {self.clients}", int(ids.max()))
+        self._check_devices()
+
+    def _check_devices(self) -> None:
+        """Refuse a pace without devices, and devices that send a model of unknown size."""
+        if self.devices is None:
+            if self.pace != Pace():
+                hint = "Say in [devices] how fast clients compute and send."
+                raise bad("profile.pace", "left out where nothing is known of devices", self.pace.changed(), hint)
+            return
+        if has_bandwidth(self.devices) and self.work.megabytes is None:
+            hint = "Write [work] megabytes = 4.5, or leave the bandwidth out."
+            raise bad("profile.work.megabytes", "given where devices have a bandwidth", None, hint)
 
     @property
     def clients(self) -> int:
@@ -155,6 +204,22 @@ class KnownFederation:
         )
 
 
+def has_bandwidth(devices: Devices) -> bool:
+    """Tell whether it takes a device time to receive and send a model."""
+    if math.isfinite(devices.bandwidth) or devices.bandwidth_quantiles is not None:
+        return True
+    return any(device.bandwidth_down or device.bandwidth_up for device in stated_devices(devices))
+
+
+def stated_devices(devices: Devices) -> tuple[Device, ...]:
+    """Return the devices that a table or a trace states; none where all are drawn."""
+    if devices.trace is not None:
+        return read_devices(Path(devices.trace).expanduser())
+    if devices.table is not None:
+        return devices_of(devices.table, "devices.table")
+    return ()
+
+
 def from_profile(profile: Profile, folder: Path) -> KnownFederation:
     """Return the federation that a profile describes; its files are relative to the folder."""
     notes: tuple[str, ...] = ()
@@ -179,12 +244,18 @@ def from_profile(profile: Profile, folder: Path) -> KnownFederation:
     if isinstance(path, str):
         mode = Named(name=mode.name, **{**mode.options, "path": str(folder / path)})
     availability.mode(mode.name, **mode.options)
+    devices = profile.devices
+    if devices is not None and devices.trace is not None:
+        devices = replace(devices, trace=str(folder / Path(devices.trace).expanduser()))
     return KnownFederation(
         cohort=profile.cohort,
         rounds=profile.rounds,
         counts=counts,
         mode=mode,
         dropout=profile.dropout,
+        devices=devices,
+        pace=profile.pace,
+        work=profile.work,
         limits=profile.limits,
         notes=notes,
     )
@@ -242,9 +313,21 @@ def shrunk(federation: KnownFederation, most: int) -> KnownFederation:
         counts=federation.counts[sample],
         masks=None if federation.masks is None else federation.masks[:, sample],
         cohort=cohort,
+        devices=None if federation.devices is None else _of_sample(federation.devices, sample),
         chosen=(),
         notes=(*federation.notes, note),
     )
+
+
+def _of_sample(devices: Devices, sample: Ids) -> Devices:
+    """Return the devices of a sample of clients: what is stated follows its client, the others are drawn."""
+    stated = {device.client: device for device in stated_devices(devices)}
+    rows = []
+    for position, client in enumerate(sample.tolist()):
+        if client in stated:
+            row = {**asdict(stated[client]), "client": position}
+            rows.append({key: value for key, value in row.items() if value is not None})
+    return replace(devices, table=rows or None, trace=None)
 
 
 def _table(path: Path) -> Array:

@@ -9,18 +9,23 @@ from typing import Any, cast
 
 import numpy as np
 
-from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, KnownFederation, Profile, from_profile
+from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, KnownFederation, LocalWork, Profile, from_profile
 from sortition.advice.shadows import shadow_summaries
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
+from sortition.core.cost import BYTES_PER_MEGABYTE
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
 from sortition.core.record import RoundRecord
+from sortition.federation.pace import Pace
 from sortition.results import run_folder
+from sortition.results.cost import devices_differ
 from sortition.results.history import History, cohort_of, fates, find_history
+from sortition.simulation.devices import Devices
 from sortition.studies.audit.log_reader import Log
 from sortition.studies.config import Named, validated
 from sortition.studies.plan import read
 
+BYTES_PER_NUMBER = 4  # of a model
 UNKNOWN_PRESENCE = "The history does not say who was there, so everybody is taken to have been."
 
 
@@ -64,10 +69,34 @@ def from_run(run: run_folder.Run) -> KnownFederation:
             mode=validated(Named, config.get("availability") or {"name": "always"}, "availability"),
             masks=arrays.get("availability"),
             dropout=_configured_dropout(config),
+            **_configured_devices(run),
             chosen=_chosen(run.records),
             played_by=run.method,
             shadows=shadow_summaries(cast(list[RoundRecord], run.records)),
         )
+
+
+def _configured_devices(run: run_folder.Run) -> dict[str, Any]:
+    """Return devices, pace and local work of a study's run whose devices differ; nothing otherwise."""
+    config = run.config
+    if not devices_differ(config):
+        return {}
+    table = dict(config["devices"])
+    table.pop("dropout", None)  # counted in the federation's
+    local = config["local"]
+    work: dict[str, float] = {}
+    if local.get("epochs"):
+        work["epochs"] = local["epochs"]
+    elif local.get("batch"):
+        work["examples"] = local["steps"] * local["batch"]
+    parameters = (run.manifest.get("model") or {}).get("parameters")
+    if parameters:
+        work["megabytes"] = BYTES_PER_NUMBER * parameters / BYTES_PER_MEGABYTE
+    return {
+        "devices": Devices(**table),
+        "pace": Pace.of(config.get("pace"), "run"),
+        "work": validated(LocalWork, work, "work"),
+    }
 
 
 def _configured_dropout(config: Mapping[str, Any]) -> float:

@@ -31,9 +31,11 @@ def main() -> None:
         case "leaderboard-2":
             from workshop.leaderboard_picture import write_picture
             from workshop.leaderboard_site import write_site
+            from workshop.leaderboard_standings import write_standings
             from workshop.leaderboard_summary import write_summary
 
             write_summary()
+            write_standings()
             write_picture(write_site())
         case "budgets":
             from workshop.leaderboard_budgets import write_budgets

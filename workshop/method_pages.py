@@ -19,9 +19,11 @@ import polars as pl
 from sortition import selectors
 from sortition.cli.methods import default_instance, methods_table
 from sortition.core import Needs, Selector, Signal
+from sortition.leaderboard.published import load_published
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
 from workshop.leaderboard_excerpts import best_methods, method_section
+from workshop.leaderboard_standings import best_rows
 from workshop.marks import fill_marks
 from workshop.reference_pages import (
     command_line,
@@ -241,6 +243,7 @@ def kept_pages(docs: Path) -> dict[str, str]:
         "choosing.md": {
             "knowledge": methods_by_knowledge(),
             "best": best_methods(load_suite(), leaderboard_runs(docs)),
+            "best-2": best_rows(load_published()),
         },
         "reference/api.md": {"signals": signal_table()},
         "reference/run-folder.md": {"schema": record_tables()},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sortition.advice.candidates import allowed, usable
+from sortition.advice.leaderboard import standings_note
 from sortition.advice.matched import setups, test_examples, until_same_time
 from sortition.advice.profile import KnownFederation, shrunk, with_labels
 from sortition.core.arrays import Floats, Ids
@@ -166,7 +167,11 @@ class Advice:
 
     def _notes(self) -> list[str]:
         meaning = MEANING_BY_TIME if self.is_timed else MEANING
-        return [*self.federation.notes, meaning]
+        notes = [*self.federation.notes, meaning]
+        standings = standings_note(self.federation.limits, by_time=self.is_timed)
+        if standings:
+            notes.append(standings)
+        return notes
 
     def _time_cells(self, label: str) -> list[str]:
         """Return the cell of the column "time", where there is one."""

@@ -1,0 +1,95 @@
+"""The standings of suite 2 that come with the package, so that the advisor can quote them without the runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from sortition.leaderboard.inference import TrackBoard
+from sortition.studies.config import validated
+
+FILE = Path(__file__).parent / "suite-2-standings.json"
+
+
+class PublishedRow(BaseModel):
+    """Where one row of a track's default table stands.
+
+    Attributes:
+        row: the method.
+        information: its information class.
+        rank: mean rank of area over the held-out cells; 1 is best.
+        gain: mean gain of area over uniform in points, families weighed equally.
+        low: lower end of its 95 % interval.
+        high: upper end of its 95 % interval.
+        separated: whether it differs from uniform after Holm's correction.
+        alike: whether it is not separated from the first row.
+        by_family: mean gain of area in points, by family of cells.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    row: str
+    information: str
+    rank: float
+    gain: float
+    low: float
+    high: float
+    separated: bool
+    alike: bool
+    by_family: dict[str, float]
+
+    def __str__(self) -> str:
+        return f"{self.row} {self.gain:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
+
+
+class PublishedTrack(BaseModel):
+    """The default table of one track.
+
+    Attributes:
+        cells: how many held-out cells it is of.
+        rows: the best mean rank first; the baseline is among them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    cells: int
+    rows: tuple[PublishedRow, ...]
+
+    def best(self, allowed: Collection[str], number: int) -> list[PublishedRow]:
+        """Return the first rows among those that are allowed and gain over uniform."""
+        return [row for row in self.rows if row.row in allowed and row.gain > 0][:number]
+
+
+class Published(BaseModel):
+    """All default tables of the suite that are complete, by track."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    suite: str
+    tracks: dict[str, PublishedTrack]
+
+
+def published_track(board: TrackBoard) -> PublishedTrack:
+    """Return what is published of a board's standings; points are rounded to a hundredth."""
+    rows = []
+    for standing in board.standings():
+        leader_test = standing.leader_test
+        rows.append(
+            PublishedRow(
+                row=standing.row,
+                information=standing.information,
+                rank=round(standing.ranks["area"], 2),
+                gain=round(100 * standing.gain, 2),
+                low=round(100 * standing.low, 2),
+                high=round(100 * standing.high, 2),
+                separated=standing.baseline_test is not None and standing.baseline_test.separated,
+                alike=leader_test is not None and not leader_test.separated,
+                by_family={family: round(100 * gain, 2) for family, gain in standing.by_family.items()},
+            )
+        )
+    return PublishedTrack(cells=len(board.cells), rows=tuple(rows))
+
+
+def load_published(path: Path = FILE) -> Published:
+    """Load the standings that come with Sortition."""
+    return validated(Published, json.loads(path.read_text(encoding="utf-8")), "standings")

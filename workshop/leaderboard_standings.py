@@ -1,0 +1,79 @@
+"""What other pages say of suite 2: the standings that come with the package, and the best rows in docs/choosing.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+from sortition.leaderboard.boards import DEFAULT, boards_of
+from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
+from sortition.leaderboard.published import FILE, Published, PublishedTrack, published_track
+from sortition.leaderboard.run_rows import read_all
+from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
+from sortition.results.table import Table
+from workshop.leaderboard_site import RESULTS
+
+ROWS_SHOWN = 3  # of methods that gain most
+TRACK_WORDS = {
+    "rounds": "by rounds, all devices equally fast",
+    "seconds": "by the clock, on devices that differ",
+    "overlap": "by the clock, where rounds overlap",
+    "adversaries": "by rounds, 10 % of the clients attack",
+}
+KNOWLEDGE = {  # what a server may know, in words → information classes that need no more
+    "sizes, who is available": set(),
+    "numbers that clients send (losses, durations)": {"scalars"},
+    "label counts": {"labels"},
+    "label counts and numbers": {"labels", "scalars"},
+    "single updates, no label counts": {"updates", "scalars"},
+    "everything": {"labels", "scalars", "updates"},
+}
+
+
+def published_standings(suite: TrackSuite, configurations: Configurations, results: pl.DataFrame) -> Published:
+    """Return the default tables that are complete."""
+    tracks = {}
+    for track in TRACKS:
+        board = boards_of(suite, track, configurations, results)[DEFAULT]
+        if len(board.complete) > 1:
+            tracks[track] = published_track(board)
+    return Published(suite=suite.version, tracks=tracks)
+
+
+def write_standings(results_folder: Path = RESULTS, path: Path = FILE) -> Published:
+    """Write the default tables that are complete into the package, and return them."""
+    suite = load_tracks()
+    published = published_standings(suite, load_configurations(), read_all(suite, results_folder, suite.cell))
+    text = json.dumps(published.model_dump(), indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    return published
+
+
+def best_rows(published: Published) -> str:
+    """Return who gains most in each track by what the server may know, as Markdown."""
+    if not published.tracks:
+        return "No track of suite 2 is complete yet.\n"
+    parts = []
+    for track, content in published.tracks.items():
+        parts.append(f"*{track}* ({TRACK_WORDS[track]}; {content.cells} held-out federations):")
+        parts.append(_best_by_knowledge(content).markdown())
+    return "\n\n".join(parts) + "\n"
+
+
+def _best_by_knowledge(track: PublishedTrack) -> Table:
+    table = Table("", ["the server may know", "gain most, in points of area over uniform, with 95 % interval"])
+    for words, classes in KNOWLEDGE.items():
+        possible = {row.row for row in track.rows if _classes(row.information) <= classes and row.row != BASELINE}
+        named = []
+        for row in track.best(possible, ROWS_SHOWN):
+            mark = "" if row.separated else ", n.s."
+            named.append(f"`{row.row}` ({row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]{mark})")
+        table.rows.append([words, ", ".join(named) or "none: uniform is enough"])
+    return table
+
+
+def _classes(information: str) -> set[str]:
+    """Return the parts of an information class; none for public."""
+    return {part for part in information.split(", ") if part != "public"}

@@ -65,7 +65,7 @@ def test_methods_are_simulated_and_ranked(tmp_path, monkeypatch):
     monkeypatch.setattr(advisor, "allowed", lambda limits: (dict(few), {"hics": "sees single updates"}))
     source = federation(tmp_path, limits={"traffic": 1.5})
     found = advise(source, seconds=0.01)
-    assert found.seeds == 3
+    assert found.seeds == 5
     assert found.rounds == 6
     assert set(found.auc) == {"uniform", "microcosm"}
     assert "times the traffic" in found.ruled_out["power-of-choice"]
@@ -100,6 +100,27 @@ def test_labels_are_spread_where_sizes_alone_are_known(monkeypatch):
     assert max(found.auc["uniform"].values()) < 0.9  # of one label every answer would be right
 
 
+def test_of_many_methods_the_best_are_compared_on_fresh_seeds(tmp_path, monkeypatch):
+    names = ["uniform", "by-size", "f3ast", "fedgs", "flips", "fedss", "refl"]
+    monkeypatch.setattr(advisor, "allowed", lambda limits: ({name: load(name) for name in names}, {}))
+    advice = advise(federation(tmp_path), seconds=0.01)
+    assert len(advice.finalists) == 4
+    assert set(advice.auc["uniform"]) == set(range(8))
+    screened = [label for label in names[1:] if label not in advice.finalists]
+    assert all(set(advice.auc[label]) == {0, 1, 2} for label in screened)
+    least = min(advice.screening_gain(label) for label in advice.finalists)
+    assert all(advice.screening_gain(label) <= least for label in screened)
+    comparisons = advice.compared(advice.auc)
+    assert set(comparisons) == set(advice.finalists)
+    for label, comparison in comparisons.items():
+        gains = [advice.auc[label][seed] - advice.auc["uniform"][seed] for seed in range(3, 8)]
+        assert comparison.seeds == 5
+        assert comparison.difference == pytest.approx(np.mean(gains))
+    rows = {row[0]: row for row in advice.table().rows}
+    assert all(rows[label][3] == "not in the final" for label in screened)
+    assert any("only these have intervals" in note for note in advice.table().notes)
+
+
 def figures(gain):
     base = {seed: 0.5 + 0.01 * seed for seed in range(4)}
     return {"uniform": base, "x": {seed: value + gain + 0.001 * seed for seed, value in base.items()}}
@@ -129,7 +150,7 @@ def test_with_devices_every_method_has_the_time_of_uniform(tmp_path, monkeypatch
     source = federation(tmp_path, devices=DEVICES, work={"megabytes": 4.5}, clients=20, rounds=10)
     advice = advise(source, seconds=0.01)
     assert advice.is_timed
-    assert set(advice.seconds) == {0, 1, 2}
+    assert set(advice.seconds) == set(range(5))
     assert all(seconds > 0 for seconds in advice.seconds.values())
     assert advice.time_to_target("uniform") == 1
     assert advice.traffic("fedcs") > 1.1  # the fast play more rounds in the same time

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 MOST_CLIENTS = 200
 MOST_ROUNDS = 60
-LEAST_SEEDS = 3
-MOST_SEEDS = 20
+SCREENING_SEEDS = 3  # on which all methods are tried; with more than FINALISTS of them they decide nothing else
+LEAST_SEEDS = 5  # of the final; of all, where no screening is needed
+MOST_SEEDS = 30
+FINALISTS = 4  # methods beside uniform that are compared on fresh seeds
 WORK = ("passes", "steps")  # totals of a run that are not bytes
 MEANING = (
     "Gains over uniform in points of accuracy, with simultaneous 95 % intervals. bytes: all traffic, in units of "
@@ -39,7 +41,12 @@ MEANING_BY_TIME = (
     "accuracy, over all that time and its last tenth, with simultaneous 95 % intervals. time: until it has the "
     "accuracy that uniform has after half of the time, in units of uniform's. bytes: all traffic, likewise."
 )
+SCREENED = (
+    f"All methods were tried on {SCREENING_SEEDS} seeds, and the {FINALISTS} that gained most were compared with "
+    "uniform on others: only these have intervals and a verdict."
+)
 NEVER = "not reached"
+NOT_FINAL = "not in the final"
 Say = Callable[[str], object]
 Figures = dict[str, dict[int, float]]  # a figure by label and seed
 
@@ -56,7 +63,8 @@ class Advice:
         seconds_to_target: until a run has the accuracy that uniform has after half of the time, by label and seed;
             infinite where it never does. Empty where nothing is known of devices.
         seconds: simulated time that every run of a seed had, by seed; empty where nothing is known of devices.
-        bytes_sent: bytes of all seeds, by label.
+        bytes_sent: by label and seed.
+        finalists: the methods that are compared on fresh seeds; None where all are, on all seeds.
         test_examples: on which the accuracies were measured; 0 where unknown.
         ruled_out: why a method is ruled out, by label.
     """
@@ -67,7 +75,8 @@ class Advice:
     last: Figures = field(default_factory=dict)
     seconds_to_target: Figures = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
-    bytes_sent: dict[str, float] = field(default_factory=dict)
+    bytes_sent: Figures = field(default_factory=dict)
+    finalists: list[str] | None = None
     test_examples: int = 0
     ruled_out: dict[str, str] = field(default_factory=dict)
 
@@ -83,7 +92,9 @@ class Advice:
 
     def traffic(self, label: str) -> float:
         """Return all bytes of a method in units of uniform sampling in the same federations, plain averaging."""
-        return self.bytes_sent[label] / max(self.bytes_sent[BASELINE], 1)
+        by_seed = self.bytes_sent[label]
+        of_uniform = sum(self.bytes_sent[BASELINE][seed] for seed in by_seed)
+        return sum(by_seed.values()) / max(of_uniform, 1)
 
     def time_to_target(self, label: str) -> float:
         """Return the median over seeds of the time to the target, in units of uniform's; infinite if never reached.
@@ -98,12 +109,21 @@ class Advice:
         return float(np.median(ratios)) if ratios else math.inf
 
     def compared(self, figures: Figures) -> dict[str, Comparison]:
-        """Compare each method with uniform sampling; intervals are simultaneous."""
+        """Compare each method, or each finalist on fresh seeds, with uniform sampling; intervals are simultaneous."""
         others = {label: values for label, values in figures.items() if label != BASELINE}
+        of_uniform = figures[BASELINE]
+        if self.finalists is not None:
+            others = {label: _fresh(figures[label]) for label in self.finalists}
+            of_uniform = _fresh(of_uniform)
         resolution = None
         if self.test_examples > 1:
             resolution = 1 / self.test_examples
-        return compare(figures[BASELINE], others, resolution=resolution)
+        return compare(of_uniform, others, resolution=resolution)
+
+    def screening_gain(self, label: str) -> float:
+        """Return the mean gain of a method over uniform on the seeds of the screening."""
+        gains = [self.auc[label][seed] - self.auc[BASELINE][seed] for seed in range(SCREENING_SEEDS)]
+        return float(np.mean(gains))
 
     @property
     def best(self) -> str | None:
@@ -151,8 +171,18 @@ class Advice:
         for label in sorted(auc, key=lambda label: -auc[label].difference):
             gains = [difference_text(auc[label]), difference_text(last[label]), verdict_text(auc[label])]
             table.rows.append([label, *gains, *self._time_cells(label), f"{self.traffic(label):.2f}"])
+        for label in self._not_in_final():
+            cells = [f"{100 * self.screening_gain(label):+.2f}", "–", NOT_FINAL]
+            table.rows.append([label, *cells, *self._time_cells(label), f"{self.traffic(label):.2f}"])
         table.rows.append([BASELINE, "0", "0", "baseline", *self._time_cells(BASELINE), "1.00"])
         return table
+
+    def _not_in_final(self) -> list[str]:
+        """Return the methods that were screened only, the largest gain first."""
+        if self.finalists is None:
+            return []
+        labels = [label for label in self.auc if label not in (BASELINE, *self.finalists)]
+        return sorted(labels, key=lambda label: -self.screening_gain(label))
 
     def _title(self) -> str:
         spent = f"{self.rounds} rounds"
@@ -168,6 +198,8 @@ class Advice:
     def _notes(self) -> list[str]:
         meaning = MEANING_BY_TIME if self.is_timed else MEANING
         notes = [*self.federation.notes, meaning]
+        if self.finalists is not None:
+            notes.append(SCREENED)
         standings = standings_note(self.federation.limits, by_time=self.is_timed)
         if standings:
             notes.append(standings)
@@ -187,22 +219,41 @@ def _leader(comparisons: dict[str, Comparison], verdict: str) -> str | None:
     return max(labels, key=lambda label: comparisons[label].difference, default=None)
 
 
+def _fresh(by_seed: dict[int, float]) -> dict[int, float]:
+    """Return the figures of the seeds on which nobody was screened."""
+    return {seed: figure for seed, figure in by_seed.items() if seed >= SCREENING_SEEDS}
+
+
 def advise(federation: KnownFederation, *, seconds: float = 60.0, say: Say = lambda text: None) -> Advice:
-    """Rank the methods that the limits allow; at least three seeds, then as many as the time allows."""
+    """Rank the methods that the limits allow, and compare those that gain most with uniform, as long as time allows."""
     small = with_labels(shrunk(federation, MOST_CLIENTS))
     within_limits, beyond_limits = allowed(federation.limits)
     candidates, unusable = usable(within_limits, small)
     rounds = min(federation.rounds, MOST_ROUNDS)
     advice = Advice(small, rounds, ruled_out=beyond_limits | unusable, test_examples=test_examples(small))
     started_at = time.monotonic()
+    least_seeds = LEAST_SEEDS
+    seconds_of_seed = 0.0
     for seed in range(MOST_SEEDS):
-        elapsed = time.monotonic() - started_at
-        if seed >= LEAST_SEEDS and elapsed * (seed + 1) / seed > seconds:
+        begun_at = time.monotonic()
+        if seed >= least_seeds and begun_at - started_at + seconds_of_seed > seconds:
             break
+        if seed == SCREENING_SEEDS:
+            _rule_out_by_traffic(advice)
+            if len(advice.auc) - 1 > FINALISTS:
+                advice.finalists = _most_promising(advice)
+                least_seeds = SCREENING_SEEDS + LEAST_SEEDS
+            candidates = {label: candidates[label] for label in (BASELINE, *(advice.finalists or advice.auc))}
         _simulate_seed(advice, setups(small, candidates, rounds, seed), seed)
+        seconds_of_seed = time.monotonic() - begun_at
         say(f"seed {seed + 1}: {len(candidates)} methods, {time.monotonic() - started_at:.0f} s")
-    _rule_out_by_traffic(advice)
     return advice
+
+
+def _most_promising(advice: Advice) -> list[str]:
+    """Return the methods that gain most over uniform in the screening."""
+    labels = [label for label in advice.auc if label != BASELINE]
+    return sorted(labels, key=lambda label: -advice.screening_gain(label))[:FINALISTS]
 
 
 def _simulate_seed(advice: Advice, setup_by_label: dict[str, Setup], seed: int) -> None:
@@ -225,7 +276,7 @@ def _simulate_seed(advice: Advice, setup_by_label: dict[str, Setup], seed: int) 
         else:
             advice.auc.setdefault(label, {})[seed] = float(outcome.accuracy.mean())
             advice.last.setdefault(label, {})[seed] = float(outcome.accuracy[in_last_rounds(outcome.rounds)].mean())
-        advice.bytes_sent[label] = advice.bytes_sent.get(label, 0.0) + outcome.bytes_sent
+        advice.bytes_sent.setdefault(label, {})[seed] = outcome.bytes_sent
     if advice.is_timed:
         advice.seconds[seed] = baseline.seconds
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
+from sortition.leaderboard.published import Published, PublishedTrack, load_published
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
 from sortition.results.table import Table
 from workshop.marks import fill_marks
 from workshop.readme_bullets import bullets
 
 PLACES = 5  # shown, and the baseline
+TRACK_WORDS = {"rounds": "By rounds", "seconds": "By the clock, on devices that differ"}
+PICTURE = (
+    "![The five best methods by rounds and by the clock: points of accuracy over uniform sampling, with intervals]"
+    "(docs/images/leaderboard-2.svg)"
+)
 
 
 def top_table(board: Board) -> Table:
@@ -36,6 +42,29 @@ def top_table(board: Board) -> Table:
     return table
 
 
-def with_top(readme: str, board: Board) -> str:
+def top_of_tracks(published: Published) -> str:
+    """Return the picture of both main tracks of suite 2 where they are complete, else a table of the one that is."""
+    complete = [track for track in TRACK_WORDS if track in published.tracks]
+    if len(complete) == len(TRACK_WORDS):
+        return PICTURE
+    return "\n\n".join(_track_table(published.tracks[track], TRACK_WORDS[track]) for track in complete)
+
+
+def _track_table(track: PublishedTrack, words: str) -> str:
+    """Return the best rows of a track by mean rank, and the baseline, below a sentence on what they are."""
+    table = Table("", ["place", "method", "the server knows", "mean rank", "gain", "separated from uniform"])
+    for place, row in enumerate(track.rows, start=1):
+        if place > PLACES and row.row != BASELINE:
+            continue
+        cells = ["–", "–"]
+        if row.row != BASELINE:
+            cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
+        table.rows.append([str(place), f"`{row.row}`", row.information, f"{row.rank:.2f}", *cells])
+    return f"{words}, {track.cells} federations that nothing was tuned on:\n\n{table.markdown()}"
+
+
+def with_top(readme: str, board: Board, published: Published | None = None) -> str:
     """Return the README with the top of the leaderboard, and the bullets that quote it."""
-    return fill_marks(readme, {"leaderboard": top_table(board).markdown(), "bullets": bullets(board)})
+    published = published or load_published()
+    top = top_of_tracks(published) or top_table(board).markdown()
+    return fill_marks(readme, {"leaderboard": top, "bullets": bullets(board, published)})

@@ -2,38 +2,82 @@
 
 from __future__ import annotations
 
+import re
+
 from sortition import selectors
 from sortition.leaderboard.board import Board
+from sortition.leaderboard.published import Published, load_published
 from sortition.leaderboard.standings import gain_and_interval
 from sortition.reproduction.index import extents, items
+from workshop import DOCS
 
 OUR_METHOD = "microcosm"
+PLACES = {  # outside of the simulator
+    "Flower": "docs/flower.md",
+    "NVFlare": "docs/nvflare.md",
+    "your own server": "docs/start/server-loop.md",
+}
+SELECTION_COST = re.compile(r"choosing 100 of a million clients cost\? \| (\S+ m?s) \(\w+\) to (\S+ m?s) \(\w+\)")
 BULLETS = """\
 - **{n_methods} methods**, each one file to read beside its paper, behind [one interface](docs/methods/index.md).
 - **Papers checked, not quoted**: of {n_results} published results and side questions, {n_full} were
   [rerun in full](docs/reproduction/README.md); where we disagree, the page says so.
 - **Answers with error bars**: all methods share each seed's data, model and availability, and
   [paired statistics](docs/statistics.md) say better, worse, equal or undecided.{gain}
-- **From laptop to federation**: the same method runs in the simulator and in 3 places outside it:
-  [Flower](docs/flower.md), [NVFlare](docs/nvflare.md) or [your own server](docs/start/server-loop.md).
-- **Large and safe**: 100 of [a million clients](docs/scale.md) are chosen in 1 ms to 0.5 s; a method sees only
+- **From laptop to federation**: the same method runs in the simulator and in {n_places} places outside it:
+  {places}.
+- **Large and safe**: 100 of [a million clients](docs/scale.md) are chosen in {fastest} to {slowest}; a method sees only
   [what you allow](docs/privacy.md), and [guards](docs/guards.md) leave out broken or hostile answers.
 """
 GAIN = """
   On {n_cells} [held-out federations](docs/leaderboard.md) our `{method}` gained {gain} points over uniform sampling."""
+GAIN_BY_CLOCK = """
+  On {n_cells} [held-out federations](docs/leaderboard-2.md) of devices that differ, our `{method}` gained
+  {gain} points over uniform sampling in the same time."""
 
 
-def bullets(board: Board) -> str:
-    """Return the bullets as Markdown; without runs of our method, they quote no gain."""
+def bullets(board: Board, published: Published | None = None) -> str:
+    """Return the bullets as Markdown; a gain is quoted where our method has been run."""
     extent_by_preset = extents()
     coverages = [extent_by_preset[item.preset].coverage for item in items() if item.preset in extent_by_preset]
-    gain = ""
-    for standing in board.standings("auc"):
-        if standing.method == OUR_METHOD:
-            gain = GAIN.format(n_cells=len(board.values("auc")), method=OUR_METHOD, gain=gain_and_interval(standing))
+    fastest, slowest = _selection_cost()
+    links = [f"[{name}]({page})" for name, page in PLACES.items()]
     return BULLETS.format(
         n_methods=len(selectors.discover()),
         n_results=len(items()),
         n_full=coverages.count("in full"),
-        gain=gain,
+        gain=_gain_by_clock(published or load_published()) or _gain_by_rounds(board),
+        n_places=len(PLACES),
+        places=f"{', '.join(links[:-1])} or {links[-1]}",
+        fastest=fastest,
+        slowest=slowest,
     )
+
+
+def _selection_cost() -> tuple[str, str]:
+    """Return what choosing among a million clients takes with the fastest and the slowest method, as scale.md says."""
+    match = SELECTION_COST.search((DOCS / "scale.md").read_text(encoding="utf-8"))
+    if match is None:
+        raise SystemExit("docs/scale.md no longer says what choosing 100 of a million clients costs")
+    return match.group(1), match.group(2)
+
+
+def _gain_by_clock(published: Published) -> str:
+    """Quote the track of seconds where our method is separated from uniform there."""
+    track = published.tracks.get("seconds")
+    if track is None:
+        return ""
+    for row in track.rows:
+        if row.row == OUR_METHOD and row.separated and row.gain > 0:
+            gain = f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
+            return GAIN_BY_CLOCK.format(n_cells=track.cells, method=OUR_METHOD, gain=gain)
+    return ""
+
+
+def _gain_by_rounds(board: Board) -> str:
+    """Quote suite 1; nothing without runs of our method."""
+    for standing in board.standings("auc"):
+        if standing.method == OUR_METHOD:
+            gain = gain_and_interval(standing)
+            return GAIN.format(n_cells=len(board.values("auc")), method=OUR_METHOD, gain=gain)
+    return ""

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from tests.leaderboard.rows import table
 from workshop.leaderboard_page import page, variants_table
-from workshop.leaderboard_readme import PLACES, top_table, with_top
+from workshop.leaderboard_readme import PLACES, top_of_tracks, top_table, with_top
+from workshop.readme_bullets import bullets
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import default_entries
+from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.variants import plain_rows
@@ -30,6 +32,40 @@ def test_the_best_and_the_baseline_with_their_places():
     assert rows[0][0] == "1"
     assert rows[-1][:1] + rows[-1][3:5] == ["12", "–", "–"]
     assert {row[-1] for row in rows} == {"sizes"}
+
+
+def track(rows):
+    standings = [
+        PublishedRow(
+            row=name,
+            information="public",
+            rank=float(place),
+            gain=gain,
+            low=gain - 1,
+            high=gain + 1,
+            separated=gain > 1,
+            alike=place == 1,
+            by_family={},
+        )
+        for place, (name, gain) in enumerate(rows.items(), start=1)
+    ]
+    return PublishedTrack(cells=12, rows=tuple(standings))
+
+
+def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():
+    seconds = track({"microcosm": 9.0, "fedcs": 4.0, "uniform": 0.0})
+    one = Published(suite="suite-2-x", tracks={"seconds": seconds})
+    both = Published(suite="suite-2-x", tracks={"seconds": seconds, "rounds": seconds})
+    none = Published(suite="suite-2-x", tracks={})
+    assert top_of_tracks(none) == ""
+    assert "| 1     | `microcosm` | public" in top_of_tracks(one)
+    assert "+9.0 [+8.0, +10.0]" in top_of_tracks(one)
+    assert top_of_tracks(both).startswith("![")
+    suite_1 = board(table(SUITE, {**GAINS, "microcosm": 0.3}))
+    assert "gained\n  +9.0 [+8.0, +10.0] points over uniform sampling in the same time" in bullets(suite_1, one)
+    assert "docs/leaderboard.md) our `microcosm` gained" in bullets(suite_1, none)
+    unsure = Published(suite="suite-2-x", tracks={"seconds": track({"microcosm": 0.5, "uniform": 0.0})})
+    assert "in the same time" not in bullets(suite_1, unsure)
 
 
 def test_a_study_takes_every_variant_as_the_table_writes_it():

@@ -1,5 +1,7 @@
 """Random fleets on the network with a fake clock: whatever devices do, a round keeps what it promises."""
 
+import re
+
 import numpy as np
 import pytest
 from tests.federation.fake import NEVER, Device, Federation, Network
@@ -141,8 +143,9 @@ def test_a_round_keeps_its_promises(seed):
             network.live()
         try:
             (record,) = federation.play()
-        except InputError as error:
-            assert "can answer" in str(error) or "can train" in str(error)
+        except InputError as error:  # that nobody at all can do what is asked is a mistake of their program
+            if not re.search("None of the .* can (answer|train)", str(error)):
+                raise
             return
         check_record(record, cohort=cohort)
         if record["round"] in began:

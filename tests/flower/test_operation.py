@@ -1,4 +1,4 @@
-"""How a Flower federation is operated: order of answers, fresh facts, one deadline, newcomers, sinks; on a fake clock."""
+"""How a Flower federation is operated, on a fake clock: order of answers, facts, one deadline, newcomers, sinks."""
 
 from itertools import permutations
 from types import SimpleNamespace
@@ -158,7 +158,7 @@ def test_a_newcomer_does_not_void_a_round_in_flight(played):
 
     grid.push_messages = push_and_grow
     strategy = played(grid, rounds=3, cohort=3)
-    assert [sorted(record["cohort"]) for record in strategy.history][0] == [0, 1]
+    assert sorted(strategy.history[0]["cohort"]) == [0, 1]
     assert sorted(strategy.history[-1]["cohort"]) == [0, 1, 2]
     assert all(len(record["answered"] or record["cohort"]) == len(record["cohort"]) for record in strategy.history)
 

@@ -118,3 +118,13 @@ def test_a_device_that_takes_another_name_is_one_client_at_a_time():
     assert len(sessions) == len(set(sessions))
     assert federation.messenger.members[1].session is None
     assert np.array_equal(federation.messenger.members.present(network.online()), [0, 2])
+
+
+def test_an_answer_that_cannot_be_used_closes_no_first_round():
+    """Before it is known which arrays clients send, a model that is not finite takes no place either."""
+    network = Network([Device("bad", train=0.1, w=(np.nan, 1.0)), Device("c", train=1.0), Device("d", train=2.0)])
+    federation = Federation(network, QUIET, cohort=2, overselect=1.5, deadline=100.0)
+    (record,) = federation.play()
+    assert record["answered"] == [1, 2]
+    assert list(record["left_out"]) == ["0"]
+    assert record["silent"] == []

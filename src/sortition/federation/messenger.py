@@ -676,10 +676,12 @@ class Messenger:
             return False
         rule = self.options.pace.rule
         everybody_is_needed = rule.overselect <= 1 and rule.waits_for_all
-        if everybody_is_needed or self.check.names is None:
+        if everybody_is_needed:
             return True
         arrays = reply.model or {}
         model = self.engine.model
+        if self.check.names is None:  # which arrays clients send is decided when all answers are there
+            return bool(arrays) and not not_finite(arrays, model)
         return not (self.check.fault(arrays, model) or not_finite(arrays, model))
 
     def _who_answered(self, cohort: Cohort) -> list[int]:

@@ -43,7 +43,3 @@ def test_a_journey_tells_callers_from_leaves_and_counts_changes_of_file(source):
     assert passed.leaves == ["federation/b.py"]
     assert passed.deepest == ["federation/a.py", "federation/b.py"]
     assert passed.hops == 1
-
-
-def test_all_later_features_are_in_the_source():
-    assert not shape.sizes().missing

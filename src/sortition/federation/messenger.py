@@ -186,7 +186,7 @@ class Messenger:
         self._try_reports()
         pace = self.options.pace
         self._ends = self.clock() + pace.deadline
-        self._questions_end = self.clock() + pace.seconds_for_questions
+        self._questions_end = np.inf  # until the first one is put
         return self.policy.with_excluded(self.candidates)
 
     def _wait_for_candidates(self) -> Ids:
@@ -557,6 +557,8 @@ class Messenger:
         Where none of these seconds is left, nobody is asked, and nobody is taken for silent.
         That nobody can answer what the method needs is a mistake of their program, said at once.
         """
+        if self._questions_end == np.inf:
+            self._questions_end = self.clock() + self.options.pace.seconds_for_questions
         seconds_left = self._questions_end - self.clock()
         if seconds_left <= 0:
             self.logger.warning("%s is not asked: the seconds for questions of this round are over", subject)

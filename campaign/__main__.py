@@ -56,6 +56,8 @@ def _arguments() -> argparse.Namespace:
     identity.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="two such files")
     readability = parts.add_parser("readability", help="figures on how the lines of src/ read")
     readability.add_argument("--places", metavar="ROOM", help="list the lines behind the figures of one room")
+    shape = parts.add_parser("shape", help="statements of the rooms of a federation, and files of a simulated round")
+    shape.add_argument("--files", action="store_true", help="list the files of the round")
     trust = parts.add_parser("trust", help="what a tenth of the clients can do to a model in spite of the guards")
     trust.add_argument("--out", default="trust.jsonl", help="a file of outcomes, to go on from")
     trust.add_argument("--first", type=int, default=3, help="the first seed; the set-up was chosen on seeds 0 to 2")
@@ -112,6 +114,10 @@ def main() -> int:
         from campaign import readability
 
         return readability.report(given.places)
+    if given.part == "shape":
+        from campaign import shape
+
+        return shape.report(with_files=given.files)
     if given.part == "trust":
         from campaign import trust
 

@@ -79,7 +79,7 @@ class WithinFedAvg(SelectedFedAvg, InProcess):
 
 # silence costs a test so many seconds
 QUICK = {"wait_for": 1, "deadline": 0.2, "answer_timeout": 0.2, "profile_timeout": 0.01}
-NEEDS_PARAMETERS = {"fedcor": {"warmup": 2}}
+NEEDS_PARAMETERS = {"fedcor": {"warmup": 2}, "fedcs": {"deadline": 180.0}}
 
 
 def made(kind, loopback, selector="fedgs", rounds=4, cohort=2, fedavg=None, **options):

@@ -238,6 +238,18 @@ def test_a_report_that_raises_is_logged_and_the_model_is_kept():
     assert "site-6 failed to report after training: InputError: The app's train function must" in warning
 
 
+def test_a_metric_that_training_does_not_give_is_found_before_a_round_is_paid_for():
+    loopback = federation()
+    for site in loopback.sites.values():
+        train = site.train
+        site.train = lambda message, train=train: FLModel(params=train(message).params, metrics={"train_loss": 1.0})
+    controller = made(Workflow, loopback, "delta", cohort=3)
+    controller.run()
+    (text,) = controller.panics
+    assert "Delta wants 'step-gradient' reported, and the training of client site-1 does not give it" in text
+    assert not any(kind == "train" for kind, _ in loopback.sent)
+
+
 def test_that_nobody_can_take_part_is_said_at_once():
     controller = made(Workflow, federation(client=None), "divfl", patience=600)
     controller.run()

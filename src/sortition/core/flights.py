@@ -11,6 +11,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids, frozen
 from sortition.core.errors import StorageError
 from sortition.core.rounds import NOBODY, Cohort, Notes, rescaled
+from sortition.core.storage import snapshot
 from sortition.core.storage.snapshot import StoredTable
 
 if TYPE_CHECKING:
@@ -219,9 +220,7 @@ class Flights:
         """Return what :meth:`arrays` and :meth:`tables` described; refuse unknown clients, and one in flight twice."""
         selections = []
         for row, table in enumerate(tables):
-            prefix = f"flights.{row}."
-            parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            selections.append(_restored_selection(parts, table, n_clients))
+            selections.append(_restored_selection(snapshot.part(arrays, f"flights.{row}."), table, n_clients))
         flights = cls(selections)
         if np.unique(flights.ids).size < flights.ids.size:
             raise StorageError("Snapshot has a client in flight twice.")

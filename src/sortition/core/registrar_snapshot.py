@@ -25,7 +25,7 @@ from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import whole_number
-from sortition.core.storage.snapshot import StoredTable
+from sortition.core.storage.snapshot import StoredTable, part, prefixed
 
 if TYPE_CHECKING:
     from sortition.core.registrar import Registrar
@@ -83,7 +83,7 @@ class Settings(NamedTuple):
 
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
     """Return everything that the next round depends on, as named arrays and a JSON-able header."""
-    arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
+    arrays = prefixed("state.", registrar.state.arrays())
     memory = registrar.eligibility.export() | registrar.lengths.export()
     arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
     header: dict[str, object] = {
@@ -232,8 +232,7 @@ def _identity(header: StoredTable) -> dict[str, object]:
 
 def _state(arrays: Mapping[str, Array], memory: type[State], n_clients: int) -> State:
     """Read the method's memory, grown to the clients that have joined since."""
-    fields = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
-    state = memory.restored(fields)
+    state = memory.restored(part(arrays, "state."))
     if state.n_clients > n_clients:
         raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {n_clients}.")
     state.grow(n_clients)

@@ -30,7 +30,7 @@ from sortition.core.registrar import Registrar
 from sortition.core.storage import lock, snapshot
 from sortition.core.storage.journal import Journal
 from sortition.core.storage.safe_files import whole_number
-from sortition.core.storage.snapshot import StoredTable
+from sortition.core.storage.snapshot import StoredTable, part, prefixed
 from sortition.federation.engine import Engine
 from sortition.federation.ledger import LEDGER, Ledger
 from sortition.federation.members import Members
@@ -71,11 +71,6 @@ class Saved:
 def beside(path: Path, ending: str) -> Path:
     """Return the path of a file that belongs to a checkpoint."""
     return path.with_name(path.name + ending)
-
-
-def part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return the arrays whose names start with ``prefix``, without it."""
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 class RunFiles:
@@ -218,9 +213,9 @@ class RunFiles:
         if self.log_file is not None:
             salt = self.log_file.salt.hex()
         arrays = {f"model.{row}": value for row, value in enumerate(model.values())}
-        arrays |= {f"registrar.{name}": value for name, value in selection.items()}
-        arrays |= {f"facts.{name}": value for name, value in facts.items()}
-        arrays |= {f"engine.{name}": value for name, value in memory.items()}
+        arrays |= prefixed("registrar.", selection)
+        arrays |= prefixed("facts.", facts)
+        arrays |= prefixed("engine.", memory)
         header: dict[str, object] = {
             "federation": {
                 "backend": self.backend,
@@ -238,10 +233,10 @@ class RunFiles:
             header["job"] = self.policy.job
         if self.at_work is not None:
             models, header["in_flight"] = self.at_work()
-            arrays |= {f"in_flight.{name}": value for name, value in models.items()}
+            arrays |= prefixed("in_flight.", models)
         if self.shadows is not None:
             states, header["shadows"] = self.shadows.export()
-            arrays |= {f"shadow.{name}": value for name, value in states.items()}
+            arrays |= prefixed("shadow.", states)
         snapshot.save(self.options.checkpoint, arrays, header)
         self.written_at = time.time()
         self._describe(self.options.checkpoint)

@@ -91,6 +91,7 @@ class Device:
             facts=self.answers.facts_of(self.context, ask.facts, ask.optional),
             signals=tuple(self.answers.names),
             tags=self.tags,
+            unsure=tuple(self.answers.unsure),
         )
 
     def _trained(self, handle: Handle, ask: Ask, client: AppClient) -> Reply:

@@ -17,7 +17,7 @@ from sortition.clients.models import Model, as_vector, from_vector, shared_updat
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import StorageError, bad
 from sortition.core.rounds import Cohort
-from sortition.core.storage.snapshot import StoredTable
+from sortition.core.storage.snapshot import StoredTable, part, prefixed
 from sortition.federation.messages import Reply
 
 
@@ -203,20 +203,17 @@ class ModelEngine:
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return what step and rule remember."""
-        arrays = {f"step.{name}": value for name, value in self.state.items()}
-        arrays |= {f"combine.{name}": value for name, value in self.combining.export().items()}
-        return arrays, {}
+        return prefixed("step.", self.state) | prefixed("combine.", self.combining.export()), {}
 
     def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
         """Go on with another model and memory; refuse those of another step."""
-        state = {name.removeprefix("step."): value for name, value in arrays.items() if name.startswith("step.")}
+        state = part(arrays, "step.")
         names = self.rule.init(0).keys()
         if state.keys() != names:
             raise StorageError(f"its step kept {sorted(state)}, this one keeps {sorted(names)}.")
         self._model = dict(model)
         self.state = state
-        memory = {name.removeprefix("combine."): value for name, value in arrays.items() if name.startswith("combine.")}
-        self.combining.restore(memory)
+        self.combining.restore(part(arrays, "combine."))
 
 
 def learning_rate_of(config: Mapping[str, object], names: tuple[str, ...]) -> float:

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort
 from sortition.core.signals import ModelSize
 from sortition.federation.checkpoint import RunFiles
 from sortition.federation.driver import Driver, Selection
@@ -136,13 +135,6 @@ class LiveFederation:
     def history(self) -> list[RoundRecord]:
         """The records of all rounds, those of before a restart included."""
         return self.files.history
-
-    @property
-    def cohort(self) -> Cohort:
-        """The cohort of the open round; nobody where there is none."""
-        if self.driver.round is None:
-            return Cohort.uniform([])
-        return self.driver.round.cohort
 
     def open(self, stack: ExitStack) -> int:
         """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""

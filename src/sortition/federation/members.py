@@ -272,6 +272,9 @@ class Members:
         """Make a session the current one of its client, who may be new."""
         session = candidate.session
         client = self._id_of_name.get(candidate.name)
+        earlier_client = self._id_of_session.get(session)
+        if earlier_client is not None and earlier_client != client:
+            self.members[earlier_client].session = None  # the device has taken another name: nobody answers for two
         if client is None:
             client = len(self.members)
             self._id_of_name[candidate.name] = client

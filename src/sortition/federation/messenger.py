@@ -70,6 +70,7 @@ class Training:
         seconds: when it came, since the dispatch.
         countable: how many of the replies can fill a place, as far as each shows by itself.
         is_over: whether the round is closed: what comes now is late.
+        closed_early: whether enough had answered before everybody had; the others were not waited for.
     """
 
     asks: dict[int, Ask] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class Training:
     seconds: dict[int, float] = field(default_factory=dict)
     countable: int = 0
     is_over: bool = False
+    closed_early: bool = False
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ class Messenger:
         self._try_reports()
         pace = self.options.pace
         self._ends = self.clock() + pace.deadline
-        self._questions_end = self.clock() + pace.seconds_for_questions
+        self._questions_end = np.inf  # until the first one is put
         return self.policy.with_excluded(self.candidates)
 
     def _wait_for_candidates(self) -> Ids:
@@ -426,19 +428,20 @@ class Messenger:
         outdated = self.members.outdated(clients, self.clock())
         if not outdated:
             return clients
+        seconds = min(self.options.answer_timeout, self.options.pace.seconds_for_questions)
         asks = [
             Ask(
                 kind="profile",
                 session=self.members.session_of(client),
                 client=client,
                 round=self.members.selections - 1,
-                seconds=self.options.answer_timeout,
+                seconds=seconds,
                 facts=tuple(self.members.watched),
             )
             for client in outdated
         ]
         without_facts = set(outdated)
-        for client, reply in self._exchange(asks, self.options.answer_timeout, "facts").items():
+        for client, reply in self._exchange(asks, seconds, "facts").items():
             reason = reply.reason or self.members.refresh(client, reply.profile.facts, self.clock())
             if reply.outcome == "ok" and not reason:
                 without_facts.discard(client)
@@ -474,8 +477,9 @@ class Messenger:
         self.policy.claim(self.candidates[:1])
         for name in unsure:
             reply = self._exchange([replace(ask, signals=(name,))], seconds, name).get(client)
-            if reply is None:
-                return  # nothing is learnt from silence: another client is tried before the next round
+            if reply is None:  # nothing is learnt from silence: another client is tried before the next round
+                self.candidates = self.candidates[1:]
+                return
             if reply.outcome == "failed":
                 method = type(self.options.selector).__name__
                 raise InputError(
@@ -550,9 +554,15 @@ class Messenger:
     def _asked(self, asks: Sequence[Ask], subject: str, *, is_needed: bool = True) -> dict[int, Reply]:
         """Ask within the round's seconds for questions; log who cannot answer what.
 
+        Where none of these seconds is left, nobody is asked, and nobody is taken for silent.
         That nobody can answer what the method needs is a mistake of their program, said at once.
         """
-        seconds_left = max(self._questions_end - self.clock(), 0.0)
+        if self._questions_end == np.inf:
+            self._questions_end = self.clock() + self.options.pace.seconds_for_questions
+        seconds_left = self._questions_end - self.clock()
+        if seconds_left <= 0:
+            self.logger.warning("%s is not asked: the seconds for questions of this round are over", subject)
+            return {}
         seconds = min(self.options.answer_timeout, seconds_left)
         replies = self._exchange([replace(ask, seconds=seconds) for ask in asks], seconds, subject)
         failed = {client: reply.reason for client, reply in replies.items() if reply.outcome == "failed"}
@@ -602,7 +612,8 @@ class Messenger:
             self._sort_into(training)
             seconds_left = self._seconds_until(self._ends)
             everybody_answered = len(training.replies) == len(training.handles)
-            if everybody_answered or training.countable >= target or seconds_left <= 0:
+            training.closed_early = training.countable >= target and not everybody_answered
+            if everybody_answered or training.closed_early or seconds_left <= 0:
                 training.is_over = True
                 break
             self._receive(min(pause, seconds_left))
@@ -667,10 +678,12 @@ class Messenger:
             return False
         rule = self.options.pace.rule
         everybody_is_needed = rule.overselect <= 1 and rule.waits_for_all
-        if everybody_is_needed or self.check.names is None:
+        if everybody_is_needed:
             return True
         arrays = reply.model or {}
         model = self.engine.model
+        if self.check.names is None:  # which arrays clients send is decided when all answers are there
+            return bool(arrays) and not not_finite(arrays, model)
         return not (self.check.fault(arrays, model) or not_finite(arrays, model))
 
     def _who_answered(self, cohort: Cohort) -> list[int]:
@@ -750,7 +763,7 @@ class Messenger:
     def fates(self, cohort: Cohort) -> Fates:
         """Say what became of the members whose answer does not count."""
         counted = set(self.used(cohort).tolist())
-        closed_early = self.options.pace.target(cohort) <= len(counted) < cohort.ids.size
+        more_than_enough = self.options.pace.target(cohort) <= len(counted) < cohort.ids.size
         fates = Fates()
         for client in cohort.ids.tolist():
             reply = self.training.replies.get(client)
@@ -758,7 +771,7 @@ class Messenger:
                 continue
             if reply is not None and reply.outcome == "failed":
                 fates.failed[client] = reply.reason.strip()[:LONGEST_REASON]
-            elif closed_early:
+            elif self.training.closed_early or more_than_enough:
                 fates.standby.append(client)
             else:
                 fates.silent.append(client)

@@ -20,7 +20,7 @@ from sortition.clients.models import Model, as_vector, from_vector, shared_updat
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import InputError
 from sortition.core.rounds import Cohort, Notes
-from sortition.core.storage.snapshot import StoredTable
+from sortition.core.storage.snapshot import StoredTable, part, prefixed
 from sortition.federation.engine import Combining, Step, learning_rate_of
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
@@ -152,16 +152,12 @@ class FlowerEngine:
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return the strategy's memory, and the combining rule's."""
         memory, kinds = export_memory(self.base.strategy)
-        arrays = {f"server.{name}": value for name, value in memory.items()}
-        arrays |= {f"combine.{name}": value for name, value in self.combining.export().items()}
-        return arrays, {"server": kinds}
+        return prefixed("server.", memory) | prefixed("combine.", self.combining.export()), {"server": kinds}
 
     def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
         """Go on with this model and what :meth:`export` gave."""
-        memory = {name.removeprefix("server."): value for name, value in arrays.items() if name.startswith("server.")}
-        rows = {name.removeprefix("combine."): value for name, value in arrays.items() if name.startswith("combine.")}
-        self.combining.restore(rows)
-        restore_memory(self.base.strategy, memory, header["server"])
+        self.combining.restore(part(arrays, "combine."))
+        restore_memory(self.base.strategy, part(arrays, "server."), header["server"])
         self._model = dict(model)
 
 

@@ -363,10 +363,7 @@ class SelectorStrategy(Strategy):
         return messages
 
     def exchange_training(self) -> list[Message]:
-        """Send the train messages of the open round, and wait until it is over.
-
-        Return the replies that count, and errors.
-        """
+        """Send the train messages of the open round, wait until it is over, and return all replies that came."""
         opened = self.driver.round
         if opened is None:
             raise bad("send_and_receive", "called after configure_train", "a call without")
@@ -375,9 +372,7 @@ class SelectorStrategy(Strategy):
             self.driver.await_step()
             return [landed.reply.native for landed in self.messenger.landed.values()]
         self.messenger.wait_for_training(opened.cohort)
-        counted = set(self.messenger.used(opened.cohort).tolist())
-        replies = self.messenger.training.replies
-        return [reply.native for client, reply in replies.items() if client in counted or reply.outcome != "ok"]
+        return [reply.native for reply in self.messenger.training.replies.values()]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

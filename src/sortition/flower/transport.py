@@ -85,16 +85,16 @@ class FlowerTransport:
         return handles
 
     def poll(self, wait: float) -> Sequence[Reply]:
-        """Pull the replies that have come; messages that lapsed are no longer waited for."""
+        """Pull the replies that have come; messages that have lapsed by then are looked for no more."""
         if wait > 0:
             time.sleep(wait)
-        clock = time.monotonic()
-        self._expiry_by_handle = {handle: expiry for handle, expiry in self._expiry_by_handle.items() if expiry > clock}
         if not self._expiry_by_handle:
             return []
         replies = [self.read(message) for message in self.grid.pull_messages(list(self._expiry_by_handle))]
         for reply in replies:
             self._expiry_by_handle.pop(reply.handle, None)
+        clock = time.monotonic()
+        self._expiry_by_handle = {handle: expiry for handle, expiry in self._expiry_by_handle.items() if expiry > clock}
         return replies
 
     def cancel(self, handles: Collection[Handle]) -> Collection[Handle]:

@@ -99,6 +99,7 @@ class Exchange:
             "facts": self.answers.facts_of(self.api.get_site_name(), task.facts, task.optional),
             "signals": self.answers.names,
             "tags": self.tags,
+            "unsure": self.answers.unsure,
         }
 
     def _rows(self, task: wire.SiteTask, client: AppClient) -> dict[str, Array]:

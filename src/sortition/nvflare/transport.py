@@ -250,7 +250,12 @@ def read_profile(content: Mapping[str, object]) -> Profile:
             facts[name] = as_array(name, cast(npt.ArrayLike, value))
         except InputError:
             continue
-    return Profile(facts=facts, signals=_words(content.get("signals")), tags=_words(content.get("tags")))
+    return Profile(
+        facts=facts,
+        signals=_words(content.get("signals")),
+        tags=_words(content.get("tags")),
+        unsure=_words(content.get("unsure")),
+    )
 
 
 def _received_model(message: FLModel, sent: Model) -> Model:

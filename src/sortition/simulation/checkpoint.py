@@ -17,7 +17,7 @@ from sortition.aggregation import UpdateMemory
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError, shown
 from sortition.core.storage import snapshot
-from sortition.federation.checkpoint import part
+from sortition.core.storage.snapshot import part, prefixed
 from sortition.federation.driver import Ending
 from sortition.learning import Trained
 from sortition.learning.vector import Vector
@@ -36,12 +36,12 @@ def save(path: str | Path, simulation: Simulation) -> None:
     """Write model, server state, selection and totals, after a whole round."""
     registrar_arrays, registrar_header = simulation.registrar.export()
     arrays: dict[str, Array] = {"params": simulation.params}
-    arrays |= _prefixed("server.", simulation.server)
+    arrays |= prefixed("server.", simulation.server)
     if simulation.memory:
-        arrays |= _prefixed("memory.", simulation.memory.export())
+        arrays |= prefixed("memory.", simulation.memory.export())
     if simulation.local:
-        arrays |= _prefixed("local.", simulation.local.export())
-    arrays |= _prefixed("registrar.", registrar_arrays)
+        arrays |= prefixed("local.", simulation.local.export())
+    arrays |= prefixed("registrar.", registrar_arrays)
     header: dict[str, Any] = {
         "registrar": registrar_header,
         "clock": simulation.clock,
@@ -53,15 +53,11 @@ def save(path: str | Path, simulation: Simulation) -> None:
         arrays["seen"] = np.array(simulation.seen)
     if isinstance(simulation, OverlappingSimulation):
         work_arrays, header["in_flight"] = _export_work(simulation)
-        arrays |= _prefixed("in_flight.", work_arrays)
+        arrays |= prefixed("in_flight.", work_arrays)
     if simulation.driver.shadows is not None:
         shadow_arrays, header["shadows"] = simulation.driver.shadows.export()
-        arrays |= _prefixed("shadow.", shadow_arrays)
+        arrays |= prefixed("shadow.", shadow_arrays)
     snapshot.save(path, arrays, header)
-
-
-def _prefixed(prefix: str, arrays: Arrays) -> dict[str, Array]:
-    return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
 def load(path: str | Path, setup: Setup) -> Simulation:

@@ -148,12 +148,12 @@ class CurrentRound:
     n_late_answers: int = 0
     wall_seconds_asking: float = 0.0
     seconds_asking: float = 0.0
-    training: Training | Trainings | None = None
+    training: Training | Trainings = None  # type: ignore[assignment]  # given by dispatch
     opened_at: float = 0.0
     nobody_eligible: bool = False
     sent_cohorts: list[SentCohort] = field(default_factory=list)
-    at_work: CohortAtWork | None = None
-    updates: SoundUpdates | None = None
+    at_work: CohortAtWork = None  # type: ignore[assignment]  # given by dispatch
+    updates: SoundUpdates = None  # type: ignore[assignment]  # given by collect
     losses: Vector | None = None
     reports: dict[str, Answers] = field(default_factory=dict)
     repeated: dict[str, int] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Setup:
     selector: Selector[Any]
     cohort: int
     horizon: int | None
-    population: Population | None = None
+    population: Population = None  # type: ignore[assignment]  # filled below
     availability: Reachability | None = None
     combine: CombineRule = field(default_factory=CombineRule)
     step: StepRule = field(default_factory=StepRule)
@@ -91,7 +91,10 @@ class Setup:
             raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
-        object.__setattr__(self, "selector", resolved_for(self.selector, self.population or self.world.population()))
+        if self.population.n_clients != self.world.n_clients:
+            rule = f"of the world's {self.world.n_clients} clients"
+            raise bad("Setup.population", rule, self.population.n_clients)
+        object.__setattr__(self, "selector", resolved_for(self.selector, self.population))
         self._check_labels()
         self._check_server_data()
         if self.faults is None:
@@ -135,7 +138,7 @@ class Setup:
 
     def _check_policy(self, policy: Policy) -> None:
         """Refuse a policy on what simulated clients do not have."""
-        facts = self._known_facts
+        facts = self.population.facts
         for fact in policy.facts:
             if fact not in facts and fact not in FACTS:
                 hint = "Give it as a fact of the population, or leave the rule to real devices."
@@ -148,7 +151,7 @@ class Setup:
     def _check_labels(self) -> None:
         """Refuse a method that needs labels in a task that has none, before anything runs."""
         needs = self.selector.needs
-        missing_facts = [name for name in needs.reads if name == "label_counts" and name not in self._known_facts]
+        missing_facts = [name for name in needs.reads if name == "label_counts" and name not in self.population.facts]
         for signal in (*needs.asks, *needs.reports):
             lacks_counts = signal == PRODUCTS and not self.world.has_label_counts
             lacks_labels = signal == ACCURACY and not self.world.classes
@@ -159,12 +162,6 @@ class Setup:
             rule = f"run on labels (classification only), since it needs {missing_facts[0]}"
             hint = "Methods that need none: 'auto' (it falls back to sketches of updates), 'uniform', 'oort', 'divfl'."
             raise bad(name, rule, self.world.targets, hint)
-
-    @property
-    def _known_facts(self) -> tuple[str, ...]:
-        if self.population is None:
-            return ()
-        return self.population.facts
 
     @property
     def cohort_pace(self) -> CohortPace:
@@ -190,18 +187,21 @@ class Setup:
         owners = self.faults.owners(t)
         if owners is None:
             return self
-        return replace(self, world=self.world.variant(owners=owners))
+        return self._with_world(self.world.variant(owners=owners))
 
     def at_clock(self, clock: float) -> Setup:
         """The same for work that begins at this second, at which devices may be busy."""
-        world = self.world.at_clock(clock)
-        return self if world is self.world else replace(self, world=world)
+        return self._with_world(self.world.at_clock(clock))
 
     def remembering(self, states: LocalStates | None) -> Setup:
         """Return the set-up of a round that begins with these states of the clients' optimisers."""
-        if states is None:
+        return self._with_world(self.world.remembering(states))
+
+    def _with_world(self, world: World) -> Setup:
+        """Return the set-up with this world, which may be its own."""
+        if world is self.world:
             return self
-        return replace(self, world=self.world.remembering(states))
+        return replace(self, world=world)
 
     def reachable(self, t: int, clock: float | None = None) -> Array:
         """Return a mask (N,) of the clients that can be reached in round t, which begins at this second."""
@@ -230,7 +230,7 @@ class Setup:
 
     def known(self, t: int) -> Population:
         """Return what the server knows in round t: the facts of those who have joined or took an id over."""
-        population = self.population or self.world.population()
+        population = self.population
         n_clients = self.faults.size(t)
         owners = self.faults.owners(t)
         if owners is None and n_clients == population.n_clients:

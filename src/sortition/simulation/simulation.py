@@ -28,7 +28,6 @@ from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
 from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
-from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Measure, Reading
 from sortition.core.record import RoundRecord
@@ -175,14 +174,12 @@ class Simulation:
         test: the test figures of these params, where they are known.
         client_scores: (N,) accuracies, or the task's metric, of the last evaluation of every client.
         timings: wall-clock seconds of the last round, by part.
+        registrar: the registrar, one object over all rounds.
         seen: durations of the last trainings, in simulated seconds; infinite where no answer came.
         current: the round that is being played.
     """
 
     def __init__(self, setup: Setup, played: int = 0) -> None:
-        population = setup.population or setup.world.population()
-        if population.n_clients != setup.world.n_clients:
-            raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
         setup.check_deadline()
         initial = setup.world.initial
         self.setup = setup
@@ -204,20 +201,13 @@ class Simulation:
         self.life = DailyLife(setup.habits, setup.world.n_clients, setup.world.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
         self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
-        self.driver.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
+        self.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
+        self.driver.registrar = self.registrar
         if setup.shadows:
             self.driver.shadows = Shadows(
                 setup.shadows, type(setup.selector).__name__, only_read=True, pace=setup.cohort_pace.rule
             )
-            self.driver.shadows.watch(self.driver.registrar)
-
-    @property
-    def registrar(self) -> Registrar:
-        """The registrar, one object over all rounds."""
-        registrar = self.driver.registrar
-        if registrar is None:
-            raise bad("Simulation.registrar", "there", None)
-        return registrar
+            self.driver.shadows.watch(self.registrar)
 
     @property
     def played(self) -> int:
@@ -284,11 +274,8 @@ class Simulation:
     def _open_round(self) -> Training | Trainings:
         self.driver.open_round()
         self.driver.dispatch()
-        training = self.current.training
-        if training is None:
-            raise bad("before_training", "a training", None)
         self.current.opened_at = time.perf_counter()
-        return training
+        return self.current.training
 
     def survive(self, point: str) -> None:
         """Crash at this point, if the server does so in this round."""
@@ -479,8 +466,6 @@ class Simulation:
         """Train those whose answers come in time; return whose updates are sound."""
         current = self.current
         at_work = current.at_work
-        if current.training is None or at_work is None:
-            raise bad("collect", "called after dispatch", "a call without")
         idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
         screened = self._train(turn, cohort, at_work.answering)
         outcome = screened.outcome
@@ -589,14 +574,13 @@ class Simulation:
     def _server_reports(self, ids: Ids) -> dict[str, Answers]:
         """Return what the server computes itself from the updates of these clients, by signal."""
         signals = self.registrar.needs.of_server
-        updates = self.current.updates
-        if not signals or not ids.size or updates is None:
+        if not signals or not ids.size:
             return {}
         server = ServerData(
             world=self.current.setup.world,
             params=self.params,
             ids=ids,
-            deltas=updates.rows,
+            deltas=self.current.updates.rows,
             weights=self._weights_of(ids),
             t=self.current.t,
         )
@@ -606,8 +590,6 @@ class Simulation:
 
     def _weights_of(self, ids: Ids) -> Floats:
         """Return the weights that the updates of these clients have in the step."""
-        if self.current.at_work is None:
-            raise bad("collect", "called after dispatch", "a call without")
         return self.current.at_work.cohort.weights_of(ids)[0]
 
     def reports(self, done: Ids) -> Mapping[str, Answers]:
@@ -619,8 +601,6 @@ class Simulation:
     def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
         """Combine the updates, and make the server's step."""
         current = self.current
-        if current.at_work is None or current.updates is None:
-            raise bad("step", "called after collect", "a call without")
         self.clock = self.clock + current.seconds_asking + current.at_work.end.seconds
         if not cohort.ids.size:
             self._wait_for_somebody()
@@ -741,7 +721,7 @@ class SimulatedDirectory:
     def owner(self, client: int) -> str:
         """Return the client's group; empty where the population has none."""
         population = self._simulation.setup.population
-        if population is None or "groups" not in population.facts:
+        if "groups" not in population.facts:
             return ""
         return str(population.groups[client])
 

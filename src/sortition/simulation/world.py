@@ -204,7 +204,7 @@ class World:
             rule=rule, trained=self.holdings, measured=self.measured, fleet=fleet, size=self.initial.size
         )
         self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluated)
-        self._cache = RoundCache(self, self.initial, -1)
+        self.cache = RoundCache(self, self.initial, -1)  # of the model that was asked or trained last
 
     @property
     def n_clients(self) -> int:
@@ -267,19 +267,23 @@ class World:
         fleet = self.fleet.at(clock)
         if fleet is self.fleet:
             return self
-        twin = copy.copy(self)
+        twin = self._twin()
         twin.fleet = fleet
         twin.costs = replace(self.costs, fleet=fleet)
-        twin._cache = RoundCache(twin, self.initial, -1)
         return twin
 
     def remembering(self, states: LocalStates | None) -> World:
         """Return the same world in a round that begins with these states of the clients' optimisers."""
         if states is None:
             return self
-        twin = copy.copy(self)
+        twin = self._twin()
         twin.states = states
-        twin._cache = RoundCache(twin, self.initial, -1)
+        return twin
+
+    def _twin(self) -> World:
+        """Return the same world, in which nobody has computed anything yet."""
+        twin = copy.copy(self)
+        twin.cache = RoundCache(twin, self.initial, -1)
         return twin
 
     def _reassign(self, owners: Ids) -> None:
@@ -334,7 +338,7 @@ class World:
     @property
     def block(self) -> int:
         """How many clients of :meth:`train_in_blocks` are trained together."""
-        return self._cache.block
+        return self.cache.block
 
     def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
         """Return what a training gave, as clients send it."""
@@ -374,19 +378,14 @@ class World:
             return deltas
         return self.adversaries.updates(ids, deltas)
 
-    @property
-    def cache(self) -> RoundCache:
-        """The model that was asked or trained last, and what clients computed with it."""
-        return self._cache
-
     def begin(self, cache: RoundCache) -> None:
         """Use this cache for the model that it holds."""
-        self._cache = cache
+        self.cache = cache
 
     def _cache_of(self, params: Vector, t: int) -> RoundCache:
-        if self._cache.params is not params or self._cache.t != t:
-            self._cache = RoundCache(self, params, t)
-        return self._cache
+        if self.cache.params is not params or self.cache.t != t:
+            self.cache = RoundCache(self, params, t)
+        return self.cache
 
 
 def _as_models_take(data: Dataset) -> Dataset:

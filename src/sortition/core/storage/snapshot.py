@@ -89,6 +89,16 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, header
 
 
+def prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays of one part of a file, under names that begin with ``prefix``."""
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """Return the arrays whose names begin with ``prefix``, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def check_options(path: Path, saved: Mapping[str, object], options: Mapping[str, object]) -> None:
     """Refuse a checkpoint of a run with other options; those that it does not hold are not compared."""
     current = {name: value for name, value in options.items() if name in saved}

@@ -1,0 +1,295 @@
+"""How large the rooms of a federation are, and how far a simulated round travels through the files.
+
+``python -m campaign shape`` counts the statements of ``simulation``, ``federation``, ``flower`` and ``nvflare``, apart
+from what later features added, and plays one round of the simulator under a profiler:
+
+- *files* are the files of the package of which a function ran in the round;
+- a *leaf* is such a file whose functions called no other file: formulas, tables and value types;
+- *hops* are the changes of file from the call of the round down to the deepest call.
+
+``--files`` lists the files of the round.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+SOURCE = Path(__file__).parents[1] / "src" / "sortition"
+ROOMS = ("simulation", "federation", "flower", "nvflare")
+LATER: Mapping[str, tuple[str, ...]] = {
+    "own server": ("federation/mailbox.py", "federation/device.py", "federation/wire.py"),
+    "paces, devices and costs in seconds": (
+        "federation/pace.py",
+        "federation/overlap.py",
+        "simulation/overlap.py",
+        "simulation/device_description.py",
+        "simulation/device_tables.py",
+        "simulation/devices.py:Busy",
+        "simulation/devices.py:ClientData",
+        "simulation/devices.py:Devices._check_busy",
+        "simulation/devices.py:Devices._check_quantiles",
+        "simulation/devices.py:Devices._check_stated",
+        "simulation/devices.py:Devices._check_slow",
+        "simulation/devices.py:Fleet._with_data",
+        "simulation/devices.py:Fleet._by_quantiles",
+        "simulation/devices.py:Fleet._state_devices",
+        "simulation/devices.py:Fleet._busy_shifts",
+        "simulation/devices.py:Fleet.speed_now",
+        "federation/driver.py:OverlappingBackend",
+        "federation/driver.py:Ending",
+        "federation/driver.py:PastTurn",
+        "federation/driver.py:Driver.at_work",
+        "federation/driver.py:Driver._overlapping",
+        "federation/driver.py:Driver._step",
+        "federation/driver.py:Driver.await_step",
+        "federation/driver.py:Driver._await",
+        "federation/driver.py:Driver._n_at_work",
+        "federation/driver.py:Driver._end",
+        "federation/driver.py:Driver._give_up",
+        "federation/driver.py:Driver._drop_stale",
+        "federation/driver.py:Driver._select_more",
+        "federation/driver.py:_by_fate",
+        "federation/record.py:step_record",
+        "federation/record.py:_step_details",
+        "federation/engine.py:Engine.rebased",
+        "federation/engine.py:ModelEngine.rebased",
+        "federation/options.py:Options._check_pace",
+        "flower/engine.py:FlowerEngine.rebased",
+        "flower/strategy.py:SelectorStrategy._check_pace",
+        "simulation/setup.py:Setup._check_pace",
+        "simulation/setup.py:Setup.check_deadline",
+        "simulation/setup.py:Setup.at_clock",
+        "simulation/world.py:World.at_clock",
+        "simulation/simulation.py:Simulation.share_of_limit",
+        "simulation/simulation.py:Simulation._ends_with",
+        "simulation/simulation.py:Simulation.note_durations",
+        "simulation/simulation.py:costs_so_far",
+        "simulation/checkpoint.py:FlightEntry",
+        "simulation/checkpoint.py:WorkEntry",
+        "simulation/checkpoint.py:InFlightHeader",
+        "simulation/checkpoint.py:_export_work",
+        "simulation/checkpoint.py:_export_flight",
+        "simulation/checkpoint.py:_export_trained",
+        "simulation/checkpoint.py:_restore_work",
+        "simulation/checkpoint.py:_flight",
+        "simulation/checkpoint.py:_work",
+    ),
+    "policies and their ledger": (
+        "federation/policies.py",
+        "federation/ledger.py",
+        "simulation/habits.py",
+        "federation/live.py:MemberDirectory",
+        "federation/options.py:Options._check_policies",
+        "federation/checkpoint.py:RunFiles._open_ledger",
+        "federation/driver.py:Driver._claimed",
+        "federation/driver.py:Driver._withdraw",
+        "federation/driver.py:_without",
+        "simulation/simulation.py:SimulatedDirectory",
+        "simulation/simulation.py:Simulation._admitted",
+        "simulation/simulation.py:Simulation._with_facts",
+        "simulation/setup.py:Setup._check_policy",
+        "nvflare/options.py:_policies",
+    ),
+    "metrics": (
+        "federation/metrics.py",
+        "federation/series.py",
+        "federation/participation.py",
+        "nvflare/options.py:_metrics",
+        "nvflare/options.py:_endpoint",
+    ),
+    "shadows": (
+        "federation/shadow.py",
+        "federation/arrangement.py",
+        "federation/options.py:Options._check_shadows",
+        "federation/checkpoint.py:RunFiles._selection_of",
+        "nvflare/options.py:_shadows",
+    ),
+    "adaptive attacks and clipped updates": (
+        "simulation/adaptive.py",
+        "federation/screening.py:ModelCheck._judged_by",
+        "federation/screening.py:ModelCheck.shortened",
+        "federation/screening.py:no_further",
+    ),
+    "tasks beyond labels": (
+        "simulation/task_data.py",
+        "simulation/setup.py:Setup._check_labels",
+        "simulation/evaluator.py:Evaluator._client_metrics",
+        "simulation/evaluator.py:Evaluator._metrics_of",
+    ),
+}
+"""What came to these rooms after they got one driver: a file, or a class or function of a file."""
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+def n_statements(tree: ast.AST) -> int:
+    """Count the statements of a tree, its own included; a docstring is one."""
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
+
+
+def definitions(tree: ast.AST, owner: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Yield classes, functions and methods by their names; methods after the name of their class."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield f"{owner}{node.name}", node
+        if isinstance(node, ast.ClassDef):
+            yield from definitions(node, f"{owner}{node.name}.")
+
+
+@dataclass
+class Sizes:
+    """Statements of the rooms.
+
+    Attributes:
+        rooms: of each room, later features aside.
+        features: of each later feature.
+        missing: places of LATER that are not in the source.
+    """
+
+    rooms: Counter[str] = field(default_factory=Counter)
+    features: Counter[str] = field(default_factory=Counter)
+    missing: list[str] = field(default_factory=list)
+
+
+def sizes(source: Path = SOURCE, later: Mapping[str, tuple[str, ...]] = LATER) -> Sizes:
+    """Count the statements of the rooms of a source tree."""
+    trees = {
+        file.relative_to(source).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+        for room in ROOMS
+        for file in sorted((source / room).rglob("*.py"))
+    }
+    counted = Sizes()
+    for name, tree in trees.items():
+        counted.rooms[name.split("/")[0]] += n_statements(tree)
+    for feature, places in later.items():
+        for place in places:
+            name, _, definition = place.partition(":")
+            part: ast.AST | None = trees.get(name)
+            if part is not None and definition:
+                part = dict(definitions(part)).get(definition)
+            if part is None:
+                counted.missing.append(place)
+                continue
+            counted.features[feature] += n_statements(part)
+            counted.rooms[name.split("/")[0]] -= n_statements(part)
+    return counted
+
+
+# -- a round -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Journey:
+    """Which files a call passed through.
+
+    Attributes:
+        files: how many calls each file of the package had.
+        callers: the files that called another one.
+        deepest: the files on the way to the deepest call, each change of file once.
+    """
+
+    files: Counter[str] = field(default_factory=Counter)
+    callers: set[str] = field(default_factory=set)
+    deepest: list[str] = field(default_factory=list)
+
+    @property
+    def leaves(self) -> list[str]:
+        """The files that called no other file."""
+        return sorted(self.files.keys() - self.callers)
+
+    @property
+    def hops(self) -> int:
+        """How many changes of file lead to the deepest call."""
+        return max(0, len(self.deepest) - 1)
+
+
+def journey(call: Callable[[], object], source: Path = SOURCE) -> Journey:
+    """Make a call under a profiler, and return which files of the package it passed through."""
+    passed = Journey()
+    way: list[str | None] = []  # the file of each open frame; None for those of other packages
+    prefix = f"{source}/"
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            file = frame.f_code.co_filename
+            way.append(file.removeprefix(prefix) if file.startswith(prefix) else None)
+            _note(passed, way)
+        elif event == "return" and way:
+            way.pop()
+
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return passed
+
+
+def _note(passed: Journey, way: list[str | None]) -> None:
+    """Count the call that was just made."""
+    file = way[-1]
+    if file is None:
+        return
+    passed.files[file] += 1
+    steps: list[str] = []
+    for name in way:
+        if name is not None and (not steps or steps[-1] != name):
+            steps.append(name)
+    passed.callers.update(steps[:-1])
+    if len(steps) > len(passed.deepest):
+        passed.deepest = steps
+
+
+def simulated_round() -> Journey:
+    """Play the second round of power-of-choice on digits: it asks, trains, steps and evaluates."""
+    import numpy as np
+
+    from sortition.data import load
+    from sortition.learning import LocalRule, build
+    from sortition.selectors import find
+    from sortition.simulation import Setup, World
+    from sortition.simulation import start as start_simulation
+
+    data = load("digits")
+    parts = np.array_split(np.arange(len(data.y_train)), 20)
+    world = World(data, parts, build("softmax", data.x_train.shape[1:], data.classes), LocalRule(lr=0.1, epochs=1))
+    setup = Setup(world, find("power-of-choice").load(), cohort=4, horizon=3)
+    simulation = start_simulation(setup)
+    simulation.play_round()
+    return journey(simulation.play_round)
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def report(*, with_files: bool = False) -> int:
+    """Print the figures; 0 if all places of LATER exist."""
+    counted = sizes()
+    print("Statements, later features aside")
+    for room in ROOMS:
+        print(f"  {room:12} {counted.rooms[room]:6,}")
+    print(f"  {'together':12} {counted.rooms.total():6,}")
+    print("Statements of later features")
+    for feature, count in counted.features.items():
+        print(f"  {feature:38} {count:6,}")
+    print(f"  {'together':38} {counted.features.total():6,}")
+    passed = simulated_round()
+    n_files = len(passed.files)
+    n_leaves = len(passed.leaves)
+    print(f"A simulated round passes {n_files} files: {n_files - n_leaves} call others, {n_leaves} are leaves.")
+    print(f"Its deepest call is {passed.hops} changes of file away:")
+    print(f"  {' → '.join(passed.deepest)}")
+    if with_files:
+        for file, calls in sorted(passed.files.items()):
+            kind = "calls others" if file in passed.callers else "leaf"
+            print(f"  {file:44} {calls:6} calls, {kind}")
+    for place in counted.missing:
+        print(f"not in the source any more: {place}")
+    return 1 if counted.missing else 0

@@ -213,17 +213,6 @@ def test_losses_by_name_are_those_of_the_sequential_engine(loss):
     np.testing.assert_allclose(mapped.rms_losses, alone.rms_losses, atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["vmapped", "sequential", "stacked"])
-def test_a_folded_cohort_is_the_sum_of_its_updates(engine):
-    learner = Learner(build("mlp", (12,), CLASSES, hidden=(9,)), NUMBERS, Y, RULES["plain"], engine=engine)
-    weights = np.array([0.1, 0.4, 0.2, 0.1, 0.2])
-    trained = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=2)
-    folded = learner.fold(learner.initial, MEMBERS, IDS, weights, seed=1, t=2)
-    np.testing.assert_allclose(folded.update, weights @ trained.deltas, atol=1e-6)
-    np.testing.assert_allclose(folded.lengths, np.linalg.norm(trained.deltas, axis=1), rtol=1e-5)
-    np.testing.assert_allclose(folded.losses, trained.losses, rtol=1e-6)
-
-
 # ---- what cannot be mapped
 
 

@@ -89,9 +89,9 @@ def test_runs_of_ones_own_model_train_together_with_the_bytes_of_each_alone(tmp_
     sizes = []
     train = vmapped.train_mapped_stack
 
-    def counted(**options):
-        sizes.append(len(options["plans"]))
-        return train(**options)
+    def counted(mapped, job):
+        sizes.append(len(job.plans))
+        return train(mapped, job)
 
     monkeypatch.setattr("sortition.learning.vmapped.train_mapped_stack", counted)
     files = {}

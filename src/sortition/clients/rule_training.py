@@ -70,7 +70,7 @@ class RuleResult:
             check_objective(self._learner, objective)
         self._received_vector = self._in_learners_order()
         trained = self._train()
-        self._delta = trained.deltas[0]
+        self._delta = np.asarray(trained.deltas[0])
         self.loss = float(trained.losses[0])
         self.steps = int(trained.steps[0])
         self.learning_rate = rule.lr_at(received.t)

@@ -24,6 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sortition.learning import dropout
 from sortition.learning.batches import BatchPlan
+from sortition.learning.client_stack import StackJob
 from sortition.learning.examples import AnyExamples
 from sortition.learning.objective import outputs_of
 from sortition.learning.rule import LocalRule
@@ -172,8 +173,7 @@ def _step_fault(
     plans = [BatchPlan(index[None], np.array([count])) for count in row_counts]
     updates = []
     for n_clients in (1, 2):
-        result = train_mapped_stack(
-            mapped=mapped,
+        job = StackJob(
             initial=trainer.layout.split(start.expand(n_clients, -1)),
             trainable=trainer.layout.trainable,
             examples=trainer.examples,
@@ -182,10 +182,8 @@ def _step_fault(
             rule=rule,
             lr=rule.lr,
             sources=_trial_sources()[-n_clients:],
-            dispersion=False,
-            squares=False,
-            states=None,
         )
+        result = train_mapped_stack(mapped, job)
         updates += [*result.updates]
     expected_updates = []
     for plan, source in zip(plans, _trial_sources(), strict=True):

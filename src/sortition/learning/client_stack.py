@@ -19,7 +19,6 @@ from sortition.learning.examples import AnyExamples, first_rows
 from sortition.learning.rule import LocalRule
 from sortition.learning.vector import as_rows
 
-
 # ---- what a stack trains, and what its training gives
 
 

@@ -110,7 +110,7 @@ def trial_fault(trainer: SequentialTrainer, mapped: MappedModel, start: Tensor, 
     """
     examples = trainer.examples
     index = np.arange(TRIED_ROWS) % len(trainer.labels)
-    index_on_device = torch.from_numpy(index).to(start.device)
+    index_on_device = torch.as_tensor(index, device=start.device)
     try:
         state_fault = _state_fault(trainer.model, examples, index_on_device)
         if state_fault:

@@ -16,8 +16,8 @@ from sortition.learning import vector
 from sortition.learning.dropout import KeyedDropout
 from sortition.learning.examples import AnyExamples, Examples
 from sortition.learning.objective import ModelInputs, Objective, outputs_of
-from sortition.learning.stacked import BACKWARD, stackable_layers
 from sortition.learning.resident import to_device, to_host, to_host_together
+from sortition.learning.stacked import BACKWARD, stackable_layers
 from sortition.learning.vector import Vector
 
 CHUNK = 1024  # examples of one pass at most
@@ -129,7 +129,7 @@ class Passes:
         selected = None
         n = len(self.labels)
         if index is not None:
-            selected = torch.from_numpy(index).to(device)
+            selected = torch.as_tensor(index, device=device)
             n = len(index)
         losses = torch.empty(n, device=device)
         hits = torch.empty(n, dtype=torch.bool, device=device)
@@ -153,7 +153,7 @@ class Passes:
         selected = None
         targets = self.labels
         if index is not None:
-            selected = torch.from_numpy(index).to(device)
+            selected = torch.as_tensor(index, device=device)
             targets = targets[selected]
         losses = []
         outputs = []
@@ -186,7 +186,7 @@ class Passes:
     def gradient(self, params: Vector, index: Index) -> Vector:
         """Return ∇F(params) (P,), where F is the mean loss of the examples ``index``; buffers have gradient 0."""
         device = self._load(params)
-        selected = torch.from_numpy(index).to(device)
+        selected = torch.as_tensor(index, device=device)
         parameters = list(self.model.parameters())
         total = torch.zeros(self.layout.size, device=device)
         for part in selected.split(CHUNK):
@@ -225,7 +225,7 @@ class Passes:
         sums = [self.layout.split(row) for row in total]
         for pieces in _pooled_pieces([len(part) for part in parts]):
             index = np.concatenate([parts[k][start:end] for k, start, end in pieces])
-            selected = torch.from_numpy(index).to(device)
+            selected = torch.as_tensor(index, device=device)
             x = self._flat_examples(selected)
             factors = gradient_factors(layers, parameters, x, self.labels[selected])
             sizes = [end - start for _, start, end in pieces]

@@ -121,7 +121,7 @@ class DrawnCohort:
         states = self.trained.states
         if states is None:
             return None
-        return torch.from_numpy(states[clients]).to(self.start.device)
+        return torch.as_tensor(states[clients], device=self.start.device)
 
     def store(self, results: Iterable[tuple[Sequence[int], StackResult]]) -> None:
         """Store what the training of some clients at a time gave.

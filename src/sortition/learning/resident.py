@@ -1,14 +1,14 @@
 """Models and updates that stay on an accelerator between rounds, and the two gates between it and the host.
 
-Whoever holds a model or a cohort's updates treats them as arrays. On a CPU they are arrays. On any other device they are
-:class:`ResidentArray`: arithmetic and weighted sums are computed where the numbers lie, and a number travels when
-somebody reads it. Everything else that NumPy can do with an array happens on the host, on one copy for each array.
+Whoever holds a model or a cohort's updates treats them as arrays. On a CPU they are arrays. On any other device they
+are of type :class:`ResidentArray`: arithmetic and weighted sums are computed where the numbers lie, and numbers travel
+when somebody reads them. Everything else that NumPy does with an array happens on the host, on one copy of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -66,13 +66,7 @@ def empty_rows(n_rows: int, n_columns: int, device: torch.device) -> npt.NDArray
     return np.empty((n_rows, n_columns), np.float32)
 
 
-class Operation(Protocol):
-    """An operation of torch on one or two operands."""
-
-    def __call__(self, *operands: Tensor | float) -> Tensor: ...
-
-
-OPERATIONS: dict[np.ufunc, Operation] = {
+OPERATIONS: dict[np.ufunc, Callable[..., Tensor]] = {
     np.add: torch.add,
     np.subtract: torch.sub,
     np.multiply: torch.mul,
@@ -178,6 +172,8 @@ class ResidentArray(NDArrayOperatorsMixin):
 
     def astype(self, dtype: npt.DTypeLike, copy: bool = True) -> ResidentArray:
         """Return the numbers in another type, on the device."""
+        if self.tensor.device.type == "mps" and np.dtype(dtype) == np.float64:  # which it does not have
+            dtype = np.float32
         return ResidentArray(self.tensor.to(getattr(torch, np.dtype(dtype).name)))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -242,12 +238,6 @@ def _delete(rows: ResidentArray, removed: Sequence[int], axis: int = 0) -> Resid
     return kept
 
 
-def _zeros_like(array: ResidentArray, dtype: npt.DTypeLike = np.float32) -> ResidentArray:
-    if array.tensor.device.type == "mps":  # has no float64
-        dtype = np.float32
-    return ResidentArray(torch.zeros_like(array.tensor, dtype=getattr(torch, np.dtype(dtype).name)))
-
-
 def _einsum(subscripts: str, left: ResidentArray, right: ResidentArray) -> Floats:
     """Return one number a client, which guards and selectors read, on the host."""
     return to_host(torch.einsum(subscripts, left.tensor, right.tensor))
@@ -257,6 +247,5 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.stack: _stack,
     np.concatenate: _concatenate,
     np.delete: _delete,
-    np.zeros_like: _zeros_like,
     np.einsum: _einsum,
 }

@@ -260,9 +260,9 @@ def _take_all_steps(stack: Stack, job: StackJob) -> BatchLosses:
     words_by_step: list[tuple[Tensor, ...]] = [()] * len(index)
     if job.sources:
         tables = dropout_words(stack.layers, job.plans, job.sources, index.shape)
-        words_by_step = list(zip(*[torch.from_numpy(table).to(device).unbind() for table in tables], strict=True))
-    index_on_device = torch.from_numpy(index).to(device)
-    losses = BatchLosses(job.labels.take(index_on_device), torch.from_numpy(weights).to(device))
+        words_by_step = list(zip(*[torch.as_tensor(table, device=device).unbind() for table in tables], strict=True))
+    index_on_device = torch.as_tensor(index, device=device)
+    losses = BatchLosses(job.labels.take(index_on_device), torch.as_tensor(weights, device=device))
     batches = _batches(job.examples, index_on_device, active)
     for step, (active_clients, x) in enumerate(zip(active, batches, strict=True)):
         stack.step(step, x, [first_rows(table, active_clients) for table in words_by_step[step]], losses)

@@ -88,7 +88,7 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     ]
     members.sort(key=lambda member: -cohorts[member.cohort].plans[member.client].steps)
     cohort_of_row = np.array([member.cohort for member in members])
-    starts = torch.stack([cohort.start for cohort in cohorts])[torch.from_numpy(cohort_of_row).to(learner.device)]
+    starts = torch.stack([cohort.start for cohort in cohorts])[torch.as_tensor(cohort_of_row, device=learner.device)]
     sources = None
     if first.dropout_sources is not None:
         sources = [(cohorts[member.cohort].dropout_sources or [])[member.client] for member in members]
@@ -102,7 +102,7 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     for position, cohort in enumerate(cohorts):
         rows = np.flatnonzero(cohort_of_row == position)
         clients = [members[row].client for row in rows]
-        cohort.store([(clients, result.of_rows(torch.from_numpy(rows).to(learner.device)))])
+        cohort.store([(clients, result.of_rows(torch.as_tensor(rows, device=learner.device)))])
 
 
 def _states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:

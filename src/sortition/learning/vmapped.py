@@ -241,7 +241,7 @@ def drawn_masks(
             words = dropout.step_words(source, steps=client_steps, rows=rows, widths=widths)
             for table, layer_words in zip(tables, words, strict=True):
                 table[:client_steps, client, :rows] = layer_words
-        tables_on_device = [torch.from_numpy(table).to(device) for table in tables]
+        tables_on_device = [torch.as_tensor(table, device=device) for table in tables]
         for step in range(len(steps)):
             yield [
                 dropout.keep_mask(table[step].view(n_clients, n_rows, *mask_shape), rate)
@@ -293,8 +293,8 @@ def _take_all_steps(stack: MappedStack, job: StackJob) -> tuple[Tensor, Tensor]:
     index, weights, active = padded_plans(job.plans)
     n_steps, n_clients, n_rows = index.shape
     stack.prepare_adam_factors(n_steps)
-    indices = torch.from_numpy(index).to(device).unbind()
-    weights_by_step = torch.from_numpy(weights).to(device).unbind()
+    indices = torch.as_tensor(index, device=device).unbind()
+    weights_by_step = torch.as_tensor(weights, device=device).unbind()
     masks_by_step = drawn_masks(stack.mapped, job.plans, job.sources, n_steps=n_steps, n_rows=n_rows, device=device)
     losses = torch.zeros(n_steps, n_clients, device=device)
     mean_squares = torch.zeros(n_steps, n_clients, device=device)

@@ -562,7 +562,7 @@ class Simulation:
         """Train block by block; return what is left of the cohort, its updates' norms (k,), and Σ a_k Δ_k (P,)."""
         current = self.current
         params = self.params
-        total = np.zeros_like(params, dtype=np.float64)
+        total: Array = np.zeros(())
         lengths: list[Floats] = []
         blocks: list[TrainedCohort] = []
         n_trained = 0
@@ -571,7 +571,7 @@ class Simulation:
             lengths.append(norms(deltas))
             block_weights = weights[n_trained : n_trained + block.ids.size]
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that are refused when all have been made
-                total += weighted_sum(block_weights, deltas)
+                total = total + weighted_sum(block_weights, deltas).astype(np.float64)
             n_trained += block.ids.size
             blocks.append(replace(block, deltas=np.empty((0, params.size), np.float32)))
             del block, deltas  # before the next block trains

@@ -7,7 +7,7 @@ from torch import nn
 
 from sortition.core.errors import InputError
 from sortition.core.inputs import Inputs
-from sortition.learning import Learner, LocalRule, build
+from sortition.learning import Learner, LocalRule, build, engines
 from sortition.learning.fitting import learner_for
 from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
@@ -327,9 +327,22 @@ def test_the_engine_follows_from_the_work_of_a_step():
     assert not tiny.engine_note(small)
     assert tiny.engine_for(LocalRule(lr=0.1, steps=1, batch=4096)) == "sequential"
     assert tiny.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "sequential"
-    assert Learner(convolutions(), IMAGES, Y, small, trains_alone=True).engine_for(small) == "sequential"
+    assert [tiny.engine_for(small, n_clients) for n_clients in (1, 3, 4)] == ["sequential", "sequential", "vmapped"]
+    forced = Learner(convolutions(), IMAGES, Y, small, engine="vmapped")
+    assert forced.engine_for(small, 1) == "vmapped"
     chain = Learner(build("mlp", (12,), CLASSES), NUMBERS, Y, small)
     assert chain.engine_for(small) == chain.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "stacked"
+
+
+def test_a_wide_model_stays_client_by_client_though_its_steps_are_small():
+    rule = LocalRule(lr=0.1, steps=1, batch=1)
+    narrow, wide = (
+        Learner(nn.Sequential(nn.Linear(12, width), nn.LayerNorm(width), nn.Linear(width, CLASSES)), NUMBERS, Y, rule)
+        for width in (64, 6_400)
+    )
+    assert narrow.engine_for(rule) == "vmapped"
+    assert wide.layout.weights > engines.MAPPED_WEIGHTS
+    assert wide.engine_for(rule) == "sequential"
 
 
 def test_a_cnn_on_images_of_28_x_28_stays_client_by_client():

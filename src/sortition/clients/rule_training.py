@@ -64,7 +64,6 @@ class RuleResult:
             engine=client.maker.engine,
             channels_last=False,
             objective=objective,
-            trains_alone=True,
         )
         if objective is not None:
             check_objective(self._learner, objective)

@@ -7,14 +7,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TypedDict, Unpack
+from typing import Required, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sortition.core.arrays import Array
+from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.streams import sequence
@@ -59,9 +59,11 @@ class Trained:
 
 
 class CohortOptions(TypedDict, total=False):
-    """What the training of a cohort may be told beside model, clients, seed and round.
+    """What the training of a cohort is told beside model and clients.
 
     Attributes:
+        seed: of the run.
+        t: the round.
         purpose: separates the randomness of one training from another's; default ``train``.
         dispersion: whether to measure the spread of the stochastic gradients.
         rms_losses: whether to measure the root mean squares of losses.
@@ -70,6 +72,8 @@ class CohortOptions(TypedDict, total=False):
         version: of the model, whose learning rate is taken; default: the round.
     """
 
+    seed: Required[int]
+    t: Required[int]
     purpose: str
     dispersion: bool
     rms_losses: bool
@@ -179,7 +183,6 @@ class Learner:
             their values as float32.
         objective: loss and metric of a task; None for cross-entropy on labels and accuracy.
         precision: of the passes of a training: ``float32``, or ``bf16`` where the engine is not the stacked one.
-        trains_alone: whether clients train one at a time, as on a device of their own: then nothing is vmapped.
     """
 
     def __init__(
@@ -196,7 +199,6 @@ class Learner:
         whole: bool = True,
         objective: Objective | None = None,
         precision: str = "float32",
-        trains_alone: bool = False,
     ) -> None:
         if engine not in engines.ENGINES:
             raise unknown("engine", engine, engines.ENGINES)
@@ -205,7 +207,6 @@ class Learner:
         self.device = _device(device)
         self.engine = engine
         self.precision = precision
-        self.trains_alone = trains_alone
         self.rule = rule
         self.channels_last = channels_last
         self.white = white
@@ -287,11 +288,14 @@ class Learner:
 
     # -- which engine ------------------------------------------------------------------------------------------------
 
-    def engine_for(self, rule: LocalRule) -> str:
-        """Return the engine that trains by a local rule, after a trial where it is the vmapped one."""
+    def engine_for(self, rule: LocalRule, n_clients: int | None = None) -> str:
+        """Return the engine that trains by a local rule, after a trial where it is the vmapped one.
+
+        ``n_clients`` train at once; None stands for as many as each engine needs.
+        """
         if self.is_stacked:
             return "stacked"
-        if self.engine == "sequential" or (self.engine == "auto" and not self._prefers_vmapped(rule)):
+        if self.engine == "sequential" or (self.engine == "auto" and not self._prefers_vmapped(rule, n_clients)):
             return "sequential"
         if not self.vmap_fault:
             return "vmapped"
@@ -301,10 +305,10 @@ class Learner:
             )
         return "sequential"
 
-    def engine_note(self, rule: LocalRule) -> str:
+    def engine_note(self, rule: LocalRule, n_clients: int | None = None) -> str:
         """Say why clients train one after the other although their steps are small; empty where nothing is to say."""
-        has_fault = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule) and self.vmap_fault
-        if not has_fault:
+        is_chosen = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule, n_clients)
+        if not (is_chosen and self.vmap_fault):
             return ""
         return f"Clients train one after the other: {self._fault_words}"
 
@@ -312,11 +316,13 @@ class Learner:
     def _fault_words(self) -> str:
         return f"{self.vmap_fault[:1].upper()}{self.vmap_fault[1:]}."
 
-    def _prefers_vmapped(self, rule: LocalRule) -> bool:
+    def _prefers_vmapped(self, rule: LocalRule, n_clients: int | None) -> bool:
         """Whether the rule would have clients vmapped: always on an accelerator, on a CPU where steps are small."""
-        if self.trains_alone:
+        is_cpu = self.device.type in ("cpu", "meta")
+        least_clients = engines.LEAST_CLIENTS if is_cpu else 2
+        if n_clients is not None and n_clients < least_clients:
             return False
-        if self.device.type not in ("cpu", "meta"):
+        if not is_cpu:
             return True
         if self._model_fault:
             return rule.batch is not None  # what cannot be counted is noted
@@ -361,39 +367,23 @@ class Learner:
         """How many clients one stack holds at most."""
         return max(1, STACK_BYTES // (4 * self.layout.size))
 
-    def train(
-        self,
-        params: Vector,
-        members: Sequence[npt.NDArray[np.int64]],
-        ids: npt.NDArray[np.int64],
-        *,
-        seed: int,
-        t: int,
-        **options: Unpack[CohortOptions],
-    ) -> Trained:
+    def train(self, params: Vector, members: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]) -> Trained:
         """Train clients ``ids`` (k,), each on its examples ``members[i]``, from ``params`` (P,).
 
         A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
         optimiser remembers, not on who trains beside it.
         """
-        return self.finish(self.cohort(params, members, ids, seed=seed, t=t, **options))
+        return self.finish(self.cohort(params, members, ids, **options))
 
-    def cohort(
-        self,
-        params: Vector,
-        members: Sequence[npt.NDArray[np.int64]],
-        ids: npt.NDArray[np.int64],
-        *,
-        seed: int,
-        t: int,
-        **options: Unpack[CohortOptions],
-    ) -> DrawnCohort:
+    def cohort(self, params: Vector, members: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]) -> DrawnCohort:
         """Draw everything random that :meth:`train` needs, without training."""
         k = len(ids)
+        seed = options["seed"]
+        t = options["t"]
         rule = options.get("rule", self.rule)
         purpose = options.get("purpose", "train")
         version = options.get("version")
-        engine = self.engine_for(rule)
+        engine = self.engine_for(rule, k)
         plans = batch_plans(members, ids, rule, seed, t, purpose)
         dropout_sources = None
         if self.has_dropout:

@@ -371,7 +371,7 @@ class Learner:
         """Train clients ``ids`` (k,), each on its examples ``members[i]``, from ``params`` (P,).
 
         A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
-        optimiser remembers, not on who trains beside it.
+        optimiser remembers, not on who trains beside it; the number of clients decides about last bits at most.
         """
         return self.finish(self.cohort(params, members, ids, **options))
 

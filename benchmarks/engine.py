@@ -2,9 +2,11 @@
 
     python benchmarks/engine.py            # everything, some minutes
     python benchmarks/engine.py --quick    # a look, less exact
+    python benchmarks/engine.py --write    # the tables of docs/engine.md made anew; with --only those of one part
 
-Both sides alternate and the fastest of the repetitions counts. With one thread the CPU time of the process is taken,
-with several the time on the wall: so other work on the machine disturbs least.
+Both sides alternate. With one thread the CPU time of the process is taken, with several the time on the wall: so other
+work on the machine disturbs least. Of most tables the fastest of the repetitions counts. Where engines are compared, a
+ratio is taken within each repetition, and the median of these ratios counts.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ import argparse
 import copy
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,6 +31,8 @@ from sortition.learning import Learner, LocalRule, build
 from sortition.selectors import load as selector
 from sortition.simulation import Setup, Simulation, World, run, start
 
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "engine.md"
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -42,12 +49,26 @@ def fastest(functions: list[Callable[[], object]], repeats: int) -> list[float]:
     return best
 
 
-def table(title: str, header: list[str], rows: list[list[object]]) -> None:
-    print(f"\n### {title}\n")
-    print("| " + " | ".join(header) + " |")
-    print("|" + "---|" * len(header))
+LINES: list[str] = []  # of the part that is measured
+
+
+def say(line: str) -> None:
+    """Print a line, and keep it for the page."""
+    print(line, flush=True)
+    LINES.append(line)
+
+
+def table(title: str, header: list[str], rows: list[list[object]], *, level: str = "### ", end: str = "") -> None:
+    say(f"\n{level}{title}{end}\n")
+    say("| " + " | ".join(header) + " |")
+    say("|" + "---|" * len(header))
     for row in rows:
-        print("| " + " | ".join(f"{c:.3g}" if isinstance(c, float) else str(c) for c in row) + " |", flush=True)
+        say("| " + " | ".join(milliseconds(cell) if isinstance(cell, float) else str(cell) for cell in row) + " |")
+
+
+def milliseconds(value: float) -> str:
+    """Three digits, and thousands apart."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def examples(n: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +129,7 @@ def training(quick: bool) -> None:
             model = build(kind, shape, 10, **options)
             own = Learner(model, x, y, rule)
             ours = lambda o=own, m=members, k=k: o.train(o.initial, m, np.arange(k), seed=0, t=0)  # noqa: E731
-            repeats = (1 if quick else 3) if kind == "cnn" else (10 if quick else 60)
+            repeats = 1 if kind == "cnn" else (10 if quick else 30)
             slow, fast = fastest([plain_loop(model, x, y, members, rule), ours], repeats)
             flops = linear_flops(model, k * (rule.steps or 0) * (rule.batch or 0))
             rate: object = flops / fast / 1e6 if kind != "cnn" else "–"
@@ -154,12 +175,12 @@ class BagOfTokens(nn.Module):
 class ResidualPerceptron(nn.Module):
     """Linear layers with a norm and a short cut, which no chain has."""
 
-    def __init__(self, numbers: int) -> None:
+    def __init__(self, numbers: int, width: int = 32) -> None:
         super().__init__()
-        self.first = nn.Linear(numbers, 32)
-        self.norm = nn.LayerNorm(32)
-        self.body = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32))
-        self.head = nn.Linear(32, 10)
+        self.first = nn.Linear(numbers, width)
+        self.norm = nn.LayerNorm(width)
+        self.body = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+        self.head = nn.Linear(width, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.first(x)
@@ -207,6 +228,8 @@ CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {  #
     "MLP 64-32-10": (lambda: build("mlp", (64,), 10, hidden=(32,)), (64,), False),
     "residual perceptron, 64 numbers": (lambda: ResidualPerceptron(64), (64,), False),
     "residual perceptron, 784 numbers": (lambda: ResidualPerceptron(784), (784,), False),
+    "residual perceptron, 784 numbers, width 64": (lambda: ResidualPerceptron(784, 64), (784,), False),
+    "residual perceptron, 784 numbers, width 128": (lambda: ResidualPerceptron(784, 128), (784,), False),
     "bag of 20 tokens": (BagOfTokens, (20,), True),
     "attention over 20 tokens": (lambda: TokenAttention(20, 32), (20,), True),
     "attention over 40 tokens": (lambda: TokenAttention(40, 32), (40,), True),
@@ -223,63 +246,142 @@ CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {  #
 }
 
 
+COHORTS = {  # clients of a round, and the local rule
+    10: LocalRule(lr=0.05, steps=8, batch=10),
+    5: LocalRule(lr=0.05, steps=8, batch=20),
+    4: LocalRule(lr=0.05, steps=8, batch=10),
+    2: LocalRule(lr=0.05, steps=8, batch=10),
+}
+SLOWER = 1.03  # than the better of the stacked and the sequential engine: no model may be, under the rule
+SECONDS_OF_A_MODEL = 1.5  # that its repetitions take together
+LEAST_REPETITIONS = 4
+MOST_REPETITIONS = 20
+
+
+@dataclass(frozen=True)
+class Times:
+    """CPU milliseconds of all repetitions (repetitions,) of the loop and of each engine, taken in turn."""
+
+    of: Mapping[str, np.ndarray]
+
+    @property
+    def repetitions(self) -> int:
+        return len(self.of["loop"])
+
+    def median(self, way: str) -> float | str:
+        """The median of one way; a dash where it was not taken."""
+        return float(np.median(self.of[way])) if way in self.of else "–"
+
+    def ratios(self, way: str, others: list[str]) -> np.ndarray:
+        """Of each repetition: the time of one way by that of the other, of several the one with the least median."""
+        better = min(others, key=lambda other: float(np.median(self.of[other])))
+        return self.of[way] / self.of[better]
+
+
+def in_turn(functions: Mapping[str, Callable[[], object]], seconds: float) -> Times:
+    """Call all functions in turn, in changing order, for about so many seconds; the first turn warms up."""
+    names = list(functions)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    begun = time.process_time()
+    for name in names:
+        functions[name]()
+    turn_seconds = time.process_time() - begun
+    repetitions = int(min(max(seconds / turn_seconds, LEAST_REPETITIONS), MOST_REPETITIONS))
+    for repetition in range(repetitions):
+        for name in names if repetition % 2 else reversed(names):
+            begun = time.process_time()
+            functions[name]()
+            taken[name].append(1e3 * (time.process_time() - begun))
+    return Times({name: np.array(values) for name, values in taken.items()})
+
+
 def choice(quick: bool) -> None:
     """The engines side by side for models of all kinds, and which one the rule takes."""
-    for n_clients, rule in ((10, LocalRule(lr=0.05, steps=8, batch=10)), (5, LocalRule(lr=0.05, steps=8, batch=20))):
+    ways = ["loop", "sequential", "vmapped", "stacked"]
+    header = ["model", "work of a step", *ways, "rule", "rule / better", "loop / rule"]
+    compared = 0
+    slower: list[str] = []
+    for n_clients, rule in COHORTS.items():
         rows: list[list[object]] = []
         for name, (make, shape, takes_tokens) in CHOICES.items():
             x, y = examples(2_000, shape)
             if takes_tokens:
                 x = np.random.default_rng(0).integers(0, TOKENS, (2_000, *shape))
             torch.manual_seed(0)
-            rows.append([name, *engine_row(make(), x, y, rule, n_clients, repeats=2 if quick else 5)])
+            cells, ratio = engine_row(make(), x, y, rule, n_clients, seconds=0.3 if quick else SECONDS_OF_A_MODEL)
+            rows.append([name, *cells])
             if name in GAINS and n_clients == 10:
                 rows[-1][-1] = f"{rows[-1][-1]} (goal ≥ 2×)"
-        header = [
-            "model",
-            "work of a step",
-            "loop",
-            "sequential",
-            "vmapped",
-            "stacked",
-            "rule",
-            "rule / better",
-            "loop / rule",
-        ]
-        title = (
-            f"Engines, CPU ms of a round of {n_clients} clients × {rule.steps} steps × {rule.batch} examples, 1 thread"
-        )
-        table(title, header, rows)
+            compared += 1
+            if ratio > SLOWER:
+                slower.append(f"{name} with {n_clients} clients ({ratio:.2f})")
+        title = f"**A round of {n_clients} clients × {rule.steps} steps × {rule.batch} examples, 1 thread**"
+        table(title, header, rows, level="")
+    say(
+        f"\nSlower than the better of the stacked and the sequential engine by more than 3 %: "
+        f"{len(slower)} of {compared} rows{': ' * bool(slower)}{', '.join(slower)}."
+    )
 
 
 def engine_row(
-    model: nn.Module, x: np.ndarray, y: np.ndarray, rule: LocalRule, n_clients: int, *, repeats: int
-) -> list[object]:
-    """Return work and times of one model under the loop and each engine, and how the rule's choice compares."""
+    model: nn.Module, x: np.ndarray, y: np.ndarray, rule: LocalRule, n_clients: int, *, seconds: float
+) -> tuple[list[object], float]:
+    """Return the cells of one model, and the ratio of the rule's engine to the better of the two older ones."""
     members = np.array_split(np.random.default_rng(1).permutation(len(y)), 100)[:n_clients]
     chosen = Learner(model, x, y, rule)
-    chosen_engine = chosen.engine_for(rule)
+    chosen_engine = chosen.engine_for(rule, n_clients)
     engines = ["sequential"]
     if not Learner(model, x, y, rule, engine="sequential").vmap_fault:
         engines.append("vmapped")
     if chosen.is_stacked:
         engines.append("stacked")
-    functions: list[Callable[[], object]] = [plain_loop(model, x, y, members, rule)]
+    functions: dict[str, Callable[[], object]] = {"loop": plain_loop(model, x, y, members, rule)}
     for engine in engines:
         learner = Learner(model, x, y, rule, engine=engine)
-        functions.append(lambda o=learner: o.train(o.initial, members, np.arange(n_clients), seed=0, t=0))
-    loop_ms, *engine_ms = fastest(functions, repeats)
-    ms_by_engine = dict(zip(engines, engine_ms, strict=True))
-    earlier_best = min(ms for engine, ms in ms_by_engine.items() if engine != "vmapped")
-    multiplications = chosen._work.multiplications * (rule.batch or 0)
-    return [
-        f"{multiplications / 1e6:.2f} M",
-        loop_ms,
-        *(ms_by_engine.get(engine, "–") for engine in ("sequential", "vmapped", "stacked")),
+        functions[engine] = lambda o=learner: o.train(o.initial, members, np.arange(n_clients), seed=0, t=0)
+    times = in_turn(functions, seconds)
+    to_better = times.ratios(chosen_engine, [engine for engine in engines if engine != "vmapped"])
+    to_loop = times.ratios("loop", [chosen_engine])
+    low, high = np.quantile(to_better, [0.25, 0.75])
+    spread = "" if chosen_engine != "vmapped" else f" ({low:.2f} to {high:.2f})"
+    work = f"{chosen._work.multiplications * (rule.batch or 0) / 1e6:.2f} M" if chosen._work.multiplications else "–"
+    cells = [
+        work,
+        *(times.median(way) for way in ("loop", "sequential", "vmapped", "stacked")),
         chosen_engine,
-        f"{ms_by_engine[chosen_engine] / earlier_best:.2f}",
-        f"{loop_ms / ms_by_engine[chosen_engine]:.2f}×",
+        f"{np.median(to_better):.2f}{spread}",
+        f"{np.median(to_loop):.2f}×",
     ]
+    return cells, float(np.median(to_better))
+
+
+CHARACTERS = {  # characters, hidden units, batch
+    "20 characters, hidden 32, batch 16 (suite 2)": (20, 32, 16),
+    "20 characters, hidden 64, batch 10": (20, 64, 10),
+    "40 characters, hidden 64, batch 10": (40, 64, 10),
+}
+
+
+def recurrent(quick: bool) -> None:
+    """The character model by torch's kernel, client by client, and the same network written so that it maps."""
+    rows: list[list[object]] = []
+    for name, (length, hidden, batch) in CHARACTERS.items():
+        rule = LocalRule(lr=0.05, steps=5, batch=batch)
+        x = np.random.default_rng(0).integers(0, TOKENS, (2_000, length))
+        y = np.random.default_rng(1).integers(0, 10, 2_000)
+        members = np.array_split(np.random.default_rng(1).permutation(len(y)), 100)[:10]
+        kernel = build("char-lstm", (length,), 10, tokens=TOKENS, hidden=hidden)
+        functions: dict[str, Callable[[], object]] = {"loop": plain_loop(kernel, x, y, members, rule)}
+        for way, model, engine in (("kernel", kernel, "sequential"), ("mapped", UnrolledLSTM(hidden), "vmapped")):
+            learner = Learner(model, x, y, rule, engine=engine)
+            functions[way] = lambda o=learner, m=members: o.train(o.initial, m, np.arange(10), seed=0, t=0)
+        times = in_turn(functions, 0.5 if quick else 3.0)
+        ratios = times.ratios("mapped", ["kernel"])
+        low, high = np.quantile(ratios, [0.25, 0.75])
+        ratio = f"{np.median(ratios):.2f} ({low:.2f} to {high:.2f})"
+        rows.append([name, *(times.median(way) for way in ("loop", "kernel", "mapped")), ratio])
+    header = ["net", "loop", "torch's kernel, client by client", "mapped over clients", "mapped / kernel"]
+    table("**A round of 10 clients × 5 steps, CPU ms, 1 thread**", header, rows, level="")
 
 
 def products(quick: bool) -> None:
@@ -306,7 +408,7 @@ def products(quick: bool) -> None:
     ours = lambda: own.train(own.initial, members, np.arange(k), seed=0, t=0)  # noqa: E731
     rows: list[list[object]] = []
     for _ in range(2 if quick else 6):
-        low, high = fastest([bare, ours], 10 if quick else 25)
+        low, high = fastest([bare, ours], 10 if quick else 15)
         rows.append([low, high, f"{high / low:.2f}×"])
     table(f"{name}: products and the whole round, 1 thread", ["products, ms", "round, ms", "ratio"], rows)
 
@@ -352,6 +454,7 @@ def evaluation(quick: bool) -> None:
     rows: list[list[object]] = []
     for name, kind, options, shape in (
         ("FedCor's FMNIST MLP", "mlp", {}, (1, 28, 28)),
+        ("the same with dropout 0.5", "mlp", {"dropout": 0.5}, (1, 28, 28)),
         ("FedSS's CNN, CIFAR-10", "cnn", {"preset": "small"}, (3, 32, 32)),
         ("FedCor's CNN, CIFAR-10", "cnn", {"preset": "fedcor"}, (3, 32, 32)),
     ):
@@ -369,7 +472,7 @@ def evaluation(quick: bool) -> None:
                 logits.argmax(1).eq(wanted)
 
         ours = lambda own=own: own.passes.losses(own.initial)  # noqa: E731
-        slow, fast = fastest([loop, ours], 3 if quick or kind == "cnn" else 30)
+        slow, fast = fastest([loop, ours], 2 if quick or kind == "cnn" else 30)
         rows.append([f"{name}, {n:,} images", slow, fast, f"{slow / fast:.2f}×"])
     table("Losses and predictions of a test set, 1 thread", ["net", "plain loop, ms", "Sortition, ms", "faster"], rows)
 
@@ -425,7 +528,7 @@ def overhead(quick: bool) -> None:
 def growth(quick: bool) -> None:
     x, y = examples(60_000, (784,))
     parts = np.array_split(np.random.default_rng(1).permutation(60_000), 200)
-    rule, repeats = LocalRule(lr=0.01, steps=20, batch=64), 3 if quick else 10
+    rule, repeats = LocalRule(lr=0.01, steps=20, batch=64), 2 if quick else 4
     rows: list[list[object]] = []
     for hidden in ((64, 30), (200, 200), (512, 256)):
         model = build("mlp", (784,), 10, hidden=hidden)
@@ -470,7 +573,7 @@ def whole_runs(quick: bool) -> None:
         holdout=[p[:120] for p in kept],
         measured_on="holdout",
     )
-    rounds = 50 if quick else 500
+    rounds = 50 if quick else 200
     for method, options in (("uniform", {"weights": "uniform"}), ("fedcor", {})):
         carry, seconds = played(Setup(world, selector(method, **options), 5, rounds))
         told = f"accuracy {carry.test['accuracy']:.3f}"
@@ -479,19 +582,34 @@ def whole_runs(quick: bool) -> None:
     table("Whole runs, evaluation on the test set every round, 1 thread", header, rows)
 
 
-PARTS = (training, choice, products, losses, evaluation, overhead, growth, whole_runs)
+PARTS = (training, choice, recurrent, products, losses, evaluation, overhead, growth, whole_runs)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=[part.__name__ for part in PARTS])
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/engine.md, too")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"torch {torch.__version__}, {CORES} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f}")
+    machine = f"torch {torch.__version__}, {CORES} cores, {platform.machine()}"
+    print(f"{machine}, load {os.getloadavg()[0]:.1f}")
     for part in PARTS:
         if chosen.only in (None, part.__name__):
+            LINES.clear()
+            load = os.getloadavg()[0]
             part(chosen.quick)
+            if chosen.write and part is not products:  # docs/scale.md says in a sentence what these are
+                say(f"\n*{machine}, load {load:.1f} before and {os.getloadavg()[0]:.1f} after.*")
+                write_part(part.__name__, "\n".join(LINES))
+
+
+def write_part(name: str, text: str) -> None:
+    """Write the tables of one part between its marks in docs/engine.md."""
+    sys.path.insert(0, str(ROOT))
+    from workshop.marks import fill_marks
+
+    PAGE.write_text(fill_marks(PAGE.read_text(), {f"engine {name}": text}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sortition.learning import Learner, LocalRule, build, dropout, stacked, vmapped
 from sortition.learning.batches import batch_plans
+from sortition.learning.client_stack import StackJob
 from sortition.learning.evaluation import Passes
 from sortition.learning.examples import Examples
 from sortition.learning.sequential import SequentialTrainer
@@ -32,9 +33,9 @@ def test_a_stacked_round_stays_on_its_device():
     plans = sorted(batch_plans(MEMBERS, IDS, RULE, 0, 0), key=lambda plan: -plan.steps)
     model = build("mlp", (64,), 4, **MODELS["mlp"]).to(META)
     rows, labels = torch.empty(60, 64, device=META), torch.zeros(60, dtype=torch.int64, device=META)
-    result = stacked.train_stack(
-        layers=stacked.stackable_layers(model),
+    job = StackJob(
         initial=[parameter.detach().expand(2, *parameter.shape) for parameter in model.parameters()],
+        trainable=Layout.of(model).trainable,
         examples=Examples(rows),
         labels=labels,
         plans=plans,
@@ -43,8 +44,8 @@ def test_a_stacked_round_stays_on_its_device():
         sources=dropout_sources(),
         dispersion=True,
         squares=True,
-        states=None,
     )
+    result = stacked.train_stack(stacked.stackable_layers(model), job)
     measured = [result.updates, result.losses, result.dispersion, result.squares]
     steps = max(plan.steps for plan in plans)
     assert [tuple(tensor.shape) for tensor in measured] == [(2, Layout.of(model).size), (2,), (2,), (2, steps)]
@@ -109,9 +110,9 @@ def stacked_round(device, rule=RULE):
     plans = sorted(batch_plans(MEMBERS, IDS, rule, 0, 0), key=lambda plan: -plan.steps)
     model = build("mlp", (64,), 4, **MODELS["mlp"])
     initial = [torch.zeros(2, *parameter.shape, device=device) for parameter in model.parameters()]
-    return stacked.train_stack(
-        layers=stacked.stackable_layers(model),
+    job = StackJob(
         initial=initial,
+        trainable=len(initial),
         examples=Examples(torch.zeros(60, 64, dtype=torch.uint8, device=device), scale=1 / 255),
         labels=torch.zeros(60, dtype=torch.int64, device=device),
         plans=plans,
@@ -120,8 +121,8 @@ def stacked_round(device, rule=RULE):
         sources=dropout_sources(),
         dispersion=True,
         squares=True,
-        states=None,
     )
+    return stacked.train_stack(stacked.stackable_layers(model), job)
 
 
 @pytest.mark.parametrize("rule", [RULE, LocalRule(lr=0.1, epochs=1, batch=8, optimizer="adam")])
@@ -151,8 +152,7 @@ def mapped_round(name, device, batch_rule=RULE):
     examples = Examples(torch.zeros(60, 1, 12, 12, device=device))
     model.train()
     mapped.find_masks(examples.take(torch.arange(3, device=device)), 3)
-    return vmapped.train_mapped_stack(
-        mapped=mapped,
+    job = StackJob(
         initial=layout.split(torch.zeros(2, layout.size, device=device)),
         trainable=layout.trainable,
         examples=examples,
@@ -163,8 +163,8 @@ def mapped_round(name, device, batch_rule=RULE):
         sources=dropout_sources() if layers else None,
         dispersion=True,
         squares=True,
-        states=None,
     )
+    return vmapped.train_mapped_stack(mapped, job)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -56,9 +56,9 @@ def test_cohorts_of_one_shape_share_a_stack(monkeypatch):
     calls = []
     train_stack = stacked.train_stack
 
-    def counted(**options):
-        calls.append(len(options["plans"]))
-        return train_stack(**options)
+    def counted(layers, job):
+        calls.append(len(job.plans))
+        return train_stack(layers, job)
 
     monkeypatch.setattr(stacked, "train_stack", counted)
     drawn_cohorts = [cohort for cohort, _ in cohorts("mlp", RULES["plain"], 9)]

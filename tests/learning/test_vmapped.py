@@ -7,7 +7,7 @@ from torch import nn
 
 from sortition.core.errors import InputError
 from sortition.core.inputs import Inputs
-from sortition.learning import Learner, LocalRule, build
+from sortition.learning import Learner, LocalRule, build, engines
 from sortition.learning.fitting import learner_for
 from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
@@ -213,17 +213,6 @@ def test_losses_by_name_are_those_of_the_sequential_engine(loss):
     np.testing.assert_allclose(mapped.rms_losses, alone.rms_losses, atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["vmapped", "sequential", "stacked"])
-def test_a_folded_cohort_is_the_sum_of_its_updates(engine):
-    learner = Learner(build("mlp", (12,), CLASSES, hidden=(9,)), NUMBERS, Y, RULES["plain"], engine=engine)
-    weights = np.array([0.1, 0.4, 0.2, 0.1, 0.2])
-    trained = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=2)
-    folded = learner.fold(learner.initial, MEMBERS, IDS, weights, seed=1, t=2)
-    np.testing.assert_allclose(folded.update, weights @ trained.deltas, atol=1e-6)
-    np.testing.assert_allclose(folded.lengths, np.linalg.norm(trained.deltas, axis=1), rtol=1e-5)
-    np.testing.assert_allclose(folded.losses, trained.losses, rtol=1e-6)
-
-
 # ---- what cannot be mapped
 
 
@@ -338,9 +327,22 @@ def test_the_engine_follows_from_the_work_of_a_step():
     assert not tiny.engine_note(small)
     assert tiny.engine_for(LocalRule(lr=0.1, steps=1, batch=4096)) == "sequential"
     assert tiny.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "sequential"
-    assert Learner(convolutions(), IMAGES, Y, small, trains_alone=True).engine_for(small) == "sequential"
+    assert [tiny.engine_for(small, n_clients) for n_clients in (1, 3, 4)] == ["sequential", "sequential", "vmapped"]
+    forced = Learner(convolutions(), IMAGES, Y, small, engine="vmapped")
+    assert forced.engine_for(small, 1) == "vmapped"
     chain = Learner(build("mlp", (12,), CLASSES), NUMBERS, Y, small)
     assert chain.engine_for(small) == chain.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "stacked"
+
+
+def test_a_wide_model_stays_client_by_client_though_its_steps_are_small():
+    rule = LocalRule(lr=0.1, steps=1, batch=1)
+    narrow, wide = (
+        Learner(nn.Sequential(nn.Linear(12, width), nn.LayerNorm(width), nn.Linear(width, CLASSES)), NUMBERS, Y, rule)
+        for width in (64, 6_400)
+    )
+    assert narrow.engine_for(rule) == "vmapped"
+    assert wide.layout.weights > engines.MAPPED_WEIGHTS
+    assert wide.engine_for(rule) == "sequential"
 
 
 def test_a_cnn_on_images_of_28_x_28_stays_client_by_client():

@@ -10,8 +10,8 @@ from tests.simulation.small import Scripted, world
 from sortition.aggregation import CombineRule
 from sortition.core import Guards
 from sortition.core.signals import LOSS, UPDATE
-from sortition.learning import Learner, LocalRule
-from sortition.simulation import FaultDraws, Faults, Setup, World, round_cache, start
+from sortition.learning import LocalRule
+from sortition.simulation import FaultDraws, Faults, Setup, round_cache, start
 from sortition.simulation.attacks import Attacks
 
 EVERYBODY = tuple(range(10))
@@ -54,41 +54,6 @@ def test_reports_of_all_blocks_arrive_in_the_order_of_the_cohort():
     whole, folded = feedback[0].reports[LOSS.name], feedback[3].reports[LOSS.name]
     np.testing.assert_array_equal(folded.ids, whole.ids)
     np.testing.assert_allclose(folded.values, whole.values, atol=1e-6)
-
-
-def on_device(patch):
-    """Let a world on the CPU add updates up where they are trained, as one on an accelerator does."""
-    patch.setattr(World, "sums_on_device", True)
-
-
-@pytest.mark.parametrize("faults", [Faults(), Faults(before=0.2, after=0.2)])
-def test_updates_that_are_added_up_on_the_device_give_the_same_rounds(faults):
-    def fresh():
-        inner = world()
-        return setup(inner, faults=FaultDraws(faults, 10, 0))
-
-    whole, expected = simulate(fresh(), 3)
-    with pytest.MonkeyPatch.context() as patch:
-        on_device(patch)
-        patch.setattr(Learner, "finish", None)  # which would bring the updates back
-        folded, records = simulate(fresh(), 3)
-    np.testing.assert_allclose(folded.params, whole.params, atol=1e-5)
-    for record, expected_record in zip(records, expected, strict=True):
-        for volatile in ("test", "train_loss"):
-            assert record.pop(volatile) == pytest.approx(expected_record.pop(volatile), abs=1e-5)
-        assert record == expected_record
-
-
-@pytest.mark.parametrize("reason", ["reports", "damage", "robust"])
-def test_updates_come_back_where_somebody_looks_at_them(reason, monkeypatch):
-    on_device(monkeypatch)
-    monkeypatch.setattr(Learner, "fold_cohort", None)  # never called
-    options = {
-        "reports": {"selector": Scripted(cohort=EVERYBODY, reported=(LOSS,))},
-        "damage": {"faults": FaultDraws(Faults(damaged=0.3), 10, 0)},
-        "robust": {"combine": CombineRule("median")},
-    }
-    simulate(setup(**options[reason]), 2)
 
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(damaged=0.3), Faults(before=0.2, after=0.2)])

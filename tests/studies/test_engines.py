@@ -42,7 +42,7 @@ class Normed(nn.Module):
 
 
 def study(**changes):
-    return small(rounds=2, seeds=1, method=[{"name": "uniform"}], local=RULE, **changes)
+    return small(**{"rounds": 2, "seeds": 1, "cohort": 4, "method": [{"name": "uniform"}], "local": RULE, **changes})
 
 
 def manifest_of(table, tmp_path):
@@ -59,6 +59,7 @@ def manifest_of(table, tmp_path):
         ({"precision": "bf16"}, "vmapped"),
         ({"model": {"name": "resnet", "width": 8}}, "vmapped"),
         ({"model": OWN}, "vmapped"),
+        ({"model": OWN, "cohort": 3}, "sequential"),
         ({"model": OWN, "engine": "sequential"}, "sequential"),
         ({"model": NORMED}, "sequential"),
     ],
@@ -89,14 +90,14 @@ def test_runs_of_ones_own_model_train_together_with_the_bytes_of_each_alone(tmp_
     sizes = []
     train = vmapped.train_mapped_stack
 
-    def counted(**options):
-        sizes.append(len(options["plans"]))
-        return train(**options)
+    def counted(mapped, job):
+        sizes.append(len(job.plans))
+        return train(mapped, job)
 
     monkeypatch.setattr("sortition.learning.vmapped.train_mapped_stack", counted)
     files = {}
     for way, lockstep in (("together", True), ("alone", False)):
-        drawn = plan(small(rounds=3, seeds=3, method=[{"name": "uniform"}], local=RULE, model=OWN, lockstep=lockstep))
+        drawn = plan(study(rounds=3, seeds=3, model=OWN, lockstep=lockstep))
         tasks = {
             position: OneRun(config=run, path=tmp_path / way / str(position), lockstep=drawn.lockstep)
             for position, run in enumerate(drawn.runs)

@@ -119,6 +119,8 @@ class CombineRule:
             mass: of the cohort; a centre of weights that sum to 1 in expectation only has no meaning.
         """
         _check(ids, weights, updates)
+        if self.individual:
+            updates = np.asarray(updates)  # those of an accelerator come to the host: these rules look at each
         updates = _floats(updates)
         if self.remembers:
             if memory is None:

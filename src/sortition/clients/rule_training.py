@@ -64,13 +64,12 @@ class RuleResult:
             engine=client.maker.engine,
             channels_last=False,
             objective=objective,
-            trains_alone=True,
         )
         if objective is not None:
             check_objective(self._learner, objective)
         self._received_vector = self._in_learners_order()
         trained = self._train()
-        self._delta = trained.deltas[0]
+        self._delta = np.asarray(trained.deltas[0])
         self.loss = float(trained.losses[0])
         self.steps = int(trained.steps[0])
         self.learning_rate = rule.lr_at(received.t)

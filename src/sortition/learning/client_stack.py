@@ -6,20 +6,96 @@ clients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sortition.learning import optimiser
-from sortition.learning.examples import first_rows
+from sortition.learning.batches import BatchPlan
+from sortition.learning.examples import AnyExamples, first_rows
 from sortition.learning.rule import LocalRule
 from sortition.learning.vector import as_rows
 
-T = TypeVar("T")
-U = TypeVar("U")
+# ---- what a stack trains, and what its training gives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackJob:
+    """The training of k clients in one stack.
+
+    Attributes:
+        initial: the tensors from which each client begins (k, …), in the order of the layout.
+        trainable: how many of these are parameters: the first ones.
+        examples: all examples.
+        labels: (n,), or targets (n, …).
+        plans: one per client, those with most steps first.
+        rule: the local rule.
+        lr: its learning rate in this round.
+        sources: of dropout words, one per client; None without dropout.
+        dispersion: whether to measure the spread of the stochastic gradients.
+        squares: whether to measure the mean squared loss of the examples of each batch.
+        states: what the optimiser remembers of the clients (k, S); None where it starts anew.
+    """
+
+    initial: Sequence[Tensor]
+    trainable: int
+    examples: AnyExamples
+    labels: Tensor
+    plans: Sequence[BatchPlan]
+    rule: LocalRule
+    lr: float
+    sources: Sequence[np.random.BitGenerator] | None = None
+    dispersion: bool = False
+    squares: bool = False
+    states: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the clients train."""
+        return self.labels.device
+
+
+@dataclass(frozen=True, slots=True)
+class StackResult:
+    """What the training of a stack of k clients gave.
+
+    Attributes:
+        updates: (k, P).
+        losses: (k,) mean batch losses.
+        dispersion: (k,) spread of the stochastic gradients; None where it is not measured.
+        squares: (k, steps) mean squared losses of the examples of each batch; None where they are not measured.
+        states: (k, S) what the optimiser remembers; None where it starts anew in every round.
+    """
+
+    updates: Tensor
+    losses: Tensor
+    dispersion: Tensor | None
+    squares: Tensor | None
+    states: Tensor | None
+
+    @property
+    def measured(self) -> dict[str, Tensor]:
+        """What there is beside the updates, by name."""
+        optional = {
+            "losses": self.losses,
+            "dispersion": self.dispersion,
+            "squares": self.squares,
+            "states": self.states,
+        }
+        return {name: tensor for name, tensor in optional.items() if tensor is not None}
+
+    def of_rows(self, rows: Tensor) -> StackResult:
+        """Return what some of the clients got."""
+        return StackResult(
+            updates=self.updates[rows],
+            losses=self.losses[rows],
+            dispersion=None if self.dispersion is None else self.dispersion[rows],
+            squares=None if self.squares is None else self.squares[rows],
+            states=None if self.states is None else self.states[rows],
+        )
 
 
 # ---- the local rule
@@ -130,25 +206,24 @@ def _accumulate(target: Tensor, left: Tensor, right: Tensor | None, *, keep: flo
 
 
 class ClientStack:
-    """Clients' copies of the parameters of one model.
+    """Clients' copies of the tensors of one model."""
 
-    Args:
-        initial: the parameters from which each client begins (k, …), in the model's order.
-        descent: the local rule.
-        states: what the optimiser remembers of the clients (k, S); None where it starts anew.
-    """
-
-    def __init__(self, initial: Sequence[Tensor], descent: StackedDescent, states: Tensor | None = None) -> None:
-        self.descent = descent
-        n_moments = descent.rule.moments
-        self.slots = [self._slot(parameter, n_moments) for parameter in initial]
-        self.earlier_steps = [0] * len(initial[0])  # Adam's, of each client
-        if states is not None:
-            remembered = optimiser.unpack(states, initial, n_moments)
+    def __init__(self, job: StackJob) -> None:
+        self.job = job
+        self.descent = StackedDescent(job.rule, job.lr)
+        if job.dispersion:
+            self.descent.squares = torch.zeros(len(job.plans), device=job.device)
+        parameters = job.initial[: job.trainable]
+        self.buffers = job.initial[job.trainable :]
+        n_moments = job.rule.moments
+        self.slots = [self._slot(parameter, n_moments) for parameter in parameters]
+        self.earlier_steps = [0] * len(job.plans)  # Adam's, of each client
+        if job.states is not None:
+            remembered = optimiser.unpack(job.states, parameters, n_moments)
             for slot, moments in zip(self.slots, remembered, strict=True):
                 slot.moments = moments
-            if descent.rule.optimizer == "adam":
-                self.earlier_steps = states[:, -1].int().tolist()
+            if job.rule.optimizer == "adam":
+                self.earlier_steps = job.states[:, -1].int().tolist()
 
     def _slot(self, parameter: Tensor, n_moments: int) -> Slot:
         value = parameter.clone(memory_format=torch.contiguous_format)
@@ -157,7 +232,7 @@ class ClientStack:
             slot.total = torch.zeros_like(value)
         return slot
 
-    def prepare_adam_factors(self, n_steps: int, device: torch.device) -> None:
+    def prepare_adam_factors(self, n_steps: int) -> None:
         """Compute Adam's factors of all steps, for each client by the steps that it remembers."""
         if self.descent.rule.optimizer != "adam":
             return
@@ -166,31 +241,47 @@ class ClientStack:
             for step in range(n_steps)
         ]
         by_factor = torch.tensor(factors, dtype=torch.float32).permute(0, 2, 1).contiguous()
-        self._adam_factors = [(rate, root) for rate, root in by_factor.to(device).unbind()]
+        self._adam_factors = [(rate, root) for rate, root in by_factor.to(self.job.device).unbind()]
 
     def set_adam_factors(self, step: int) -> None:
         """Set Adam's factors of a step."""
         if self.descent.rule.optimizer == "adam":
             self.descent.factors = self._adam_factors[step]
 
-    def remembered(self, steps: Tensor) -> Tensor:
+    def result(self, loss_sums: Tensor, squares: Tensor | None) -> StackResult:
+        """Return what the training gave, from the sums of the batch losses (k,) and mean squared losses (k, steps)."""
+        job = self.job
+        steps = torch.tensor([plan.steps for plan in job.plans], dtype=torch.float32, device=job.device)
+        steps_or_one = steps.clamp_min(1)
+        return StackResult(
+            updates=self._updates(),
+            losses=loss_sums / steps_or_one,
+            dispersion=self._dispersion(steps_or_one),
+            squares=squares,
+            states=self._remembered(steps) if job.states is not None else None,
+        )
+
+    def _remembered(self, steps: Tensor) -> Tensor:
         """Return what the optimiser remembers (k, S) after so many steps (k,) of each client."""
         adam_steps = None
         if self.descent.rule.optimizer == "adam":
             adam_steps = steps + torch.tensor(self.earlier_steps, dtype=torch.float32, device=steps.device)
         return optimiser.pack([slot.moments for slot in self.slots], adam_steps)
 
-    def updates(self) -> Tensor:
-        """Return what each client changed (k, P)."""
+    def _updates(self) -> Tensor:
+        """Return what each client changed (k, P); buffers stay as they are."""
         values = [as_rows(slot.value) for slot in self.slots]
         anchors = [as_rows(slot.anchor) for slot in self.slots]
         sizes = [value.size(1) for value in values]
-        updates = values[0].new_empty(len(values[0]), sum(sizes))
-        for columns, value, anchor in zip(updates.split(sizes, 1), values, anchors, strict=True):
+        n_unchanged = sum(as_rows(buffer).size(1) for buffer in self.buffers)
+        updates = values[0].new_empty(len(values[0]), sum(sizes) + n_unchanged)
+        *changed, unchanged = updates.split([*sizes, n_unchanged], 1)
+        for columns, value, anchor in zip(changed, values, anchors, strict=True):
             torch.sub(value, anchor, out=columns)
+        unchanged.zero_()
         return updates
 
-    def dispersion(self, steps: Tensor) -> Tensor | None:
+    def _dispersion(self, steps: Tensor) -> Tensor | None:
         """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,), 0 for a single step; None where it is not measured."""
         if self.descent.squares is None:
             return None
@@ -198,41 +289,3 @@ class ClientStack:
         square_of_sum = sum(as_rows(total).square().sum(1) for total in totals)
         excess = (self.descent.squares - square_of_sum / steps).clamp_min(0)
         return (excess / (steps - 1).clamp_min(1)).sqrt()
-
-
-# ---- what a training gives
-
-
-@dataclass(frozen=True, slots=True)
-class StackResult(Generic[T]):
-    """What the training of a stack of k clients gave, as tensors or as arrays.
-
-    Attributes:
-        updates: (k, P).
-        losses: (k,) mean batch losses.
-        dispersion: (k,) spread of the stochastic gradients; None where it is not measured.
-        squares: (k, steps) mean squared losses of the examples of each batch; None where they are not measured.
-        states: (k, S) what the optimiser remembers; None where it starts anew in every round.
-    """
-
-    updates: T
-    losses: T
-    dispersion: T | None
-    squares: T | None
-    states: T | None
-
-    def map(self, convert: Callable[[T], U]) -> StackResult[U]:
-        """Convert every value that is there."""
-        return StackResult(
-            updates=convert(self.updates),
-            losses=convert(self.losses),
-            dispersion=_map_optional(convert, self.dispersion),
-            squares=_map_optional(convert, self.squares),
-            states=_map_optional(convert, self.states),
-        )
-
-
-def _map_optional(convert: Callable[[T], U], value: T | None) -> U | None:
-    if value is None:
-        return None
-    return convert(value)

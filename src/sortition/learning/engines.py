@@ -24,6 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sortition.learning import dropout
 from sortition.learning.batches import BatchPlan
+from sortition.learning.client_stack import StackJob
 from sortition.learning.examples import AnyExamples
 from sortition.learning.objective import outputs_of
 from sortition.learning.rule import LocalRule
@@ -33,6 +34,8 @@ from sortition.learning.vmapped import MappedModel, train_mapped_stack
 ENGINES = ("auto", "stacked", "vmapped", "sequential")
 CONVOLUTION_WORK = 1 << 21  # multiplications of one client's step up to which convolutions are vmapped on a CPU
 PRODUCT_WORK = 1 << 22  # the same of models without convolutions
+MAPPED_WEIGHTS = 1 << 16  # of a model: stacks of larger ones leave the cache, in which one client's would stay
+LEAST_CLIENTS = 4  # that train at once on a CPU; of fewer, mapping costs more than the calls that it saves
 TOLERANCE = 1e-3  # of gradients in a trial, as a share of the largest number
 TRIED_ROWS = 3  # examples of the trial's larger batch; its other client has one row less, and one of padding
 
@@ -44,32 +47,36 @@ class Work:
     Attributes:
         multiplications: of a forward pass: products of matrices, convolutions, attention.
         has_convolutions: whether convolutions are among them.
+        weights: of the model.
     """
 
     multiplications: int
     has_convolutions: bool
+    weights: int
 
     def is_small(self, rule: LocalRule) -> bool:
-        """Whether a client's step is so small that on a CPU most of its time is calls of PyTorch."""
-        if rule.batch is None:
+        """Whether model and step are so small that on a CPU most of a client's time is calls of PyTorch."""
+        if rule.batch is None or self.weights > MAPPED_WEIGHTS:
             return False
         limit = CONVOLUTION_WORK if self.has_convolutions else PRODUCT_WORK
         return self.multiplications * rule.batch <= limit
 
 
 def work_of(model: nn.Module, examples: AnyExamples, device: torch.device) -> Work:
-    """Count the work of one example; a model that cannot be called so counts as no work, and the trial says why."""
+    """Return what one example costs; a model that cannot be called so counts as no work, and the trial says why."""
+    weights = sum(parameter.numel() for parameter in model.parameters())
     x = examples.take(torch.zeros(1, dtype=torch.int64, device=device))
     counter = FlopCounterMode(display=False)
     try:
         with _undisturbed(model), counter:
             outputs_of(model, x)
     except Exception:  # a user's module can raise anything
-        return Work(multiplications=0, has_convolutions=False)
+        return Work(multiplications=0, has_convolutions=False, weights=weights)
     operations = counter.get_flop_counts().get("Global", {})
     return Work(
         multiplications=counter.get_total_flops() // 2,
         has_convolutions=any("convolution" in str(operation) for operation in operations),
+        weights=weights,
     )
 
 
@@ -109,7 +116,7 @@ def trial_fault(trainer: SequentialTrainer, mapped: MappedModel, start: Tensor, 
     """
     examples = trainer.examples
     index = np.arange(TRIED_ROWS) % len(trainer.labels)
-    index_on_device = torch.from_numpy(index).to(start.device)
+    index_on_device = torch.as_tensor(index, device=start.device)
     try:
         state_fault = _state_fault(trainer.model, examples, index_on_device)
         if state_fault:
@@ -172,8 +179,7 @@ def _step_fault(
     plans = [BatchPlan(index[None], np.array([count])) for count in row_counts]
     updates = []
     for n_clients in (1, 2):
-        result = train_mapped_stack(
-            mapped=mapped,
+        job = StackJob(
             initial=trainer.layout.split(start.expand(n_clients, -1)),
             trainable=trainer.layout.trainable,
             examples=trainer.examples,
@@ -182,10 +188,8 @@ def _step_fault(
             rule=rule,
             lr=rule.lr,
             sources=_trial_sources()[-n_clients:],
-            dispersion=False,
-            squares=False,
-            states=None,
         )
+        result = train_mapped_stack(mapped, job)
         updates += [*result.updates]
     expected_updates = []
     for plan, source in zip(plans, _trial_sources(), strict=True):

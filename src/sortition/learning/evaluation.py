@@ -16,6 +16,7 @@ from sortition.learning import vector
 from sortition.learning.dropout import KeyedDropout
 from sortition.learning.examples import AnyExamples, Examples
 from sortition.learning.objective import ModelInputs, Objective, outputs_of
+from sortition.learning.resident import to_device, to_host, to_host_together
 from sortition.learning.stacked import BACKWARD, stackable_layers
 from sortition.learning.vector import Vector
 
@@ -73,7 +74,7 @@ class Passes:
     def _load(self, params: Vector) -> torch.device:
         """Put the parameters into the model, ready for evaluation, and return its device."""
         device = self.labels.device
-        vector.load_into(self.model, self.layout, torch.tensor(params, device=device))
+        vector.load_into(self.model, self.layout, to_device(params, device))
         self.model.eval()
         return device
 
@@ -86,7 +87,7 @@ class Passes:
             self._load(params)
             return partial(outputs_of, self.model)
         layers = self.layers
-        parameters = self.layout.split(torch.tensor(params, device=self.labels.device))
+        parameters = self.layout.split(to_device(params, self.labels.device))
 
         def logits(x: ModelInputs) -> Tensor:
             if not isinstance(x, Tensor):
@@ -128,7 +129,7 @@ class Passes:
         selected = None
         n = len(self.labels)
         if index is not None:
-            selected = torch.from_numpy(index).to(device)
+            selected = torch.as_tensor(index, device=device)
             n = len(index)
         losses = torch.empty(n, device=device)
         hits = torch.empty(n, dtype=torch.bool, device=device)
@@ -138,7 +139,8 @@ class Passes:
             by_class = logits.t().contiguous()[None]  # log-softmax over a short last axis is five times slower
             losses[part] = nn.functional.cross_entropy(by_class, labels[None], reduction="none")[0]
             hits[part] = logits.argmax(1) == labels
-        return losses.cpu().numpy(), hits.cpu().numpy()
+        loss_array, hit_array = to_host_together([losses, hits])
+        return loss_array, hit_array.astype(bool, copy=False)
 
     @torch.inference_mode()
     def judged(self, params: Vector, index: Index | None = None) -> Judged:
@@ -151,7 +153,7 @@ class Passes:
         selected = None
         targets = self.labels
         if index is not None:
-            selected = torch.from_numpy(index).to(device)
+            selected = torch.as_tensor(index, device=device)
             targets = targets[selected]
         losses = []
         outputs = []
@@ -161,9 +163,9 @@ class Passes:
                 part_losses = objective.example_losses(part_outputs, targets[part])
             else:
                 part_losses, part_outputs = objective.losses(self.model, x, targets[part])
-            losses.append(part_losses.cpu())
-            outputs.append(part_outputs.cpu())
-        return Judged(torch.cat(losses).numpy(), torch.cat(outputs), targets.cpu())
+            losses.append(part_losses)
+            outputs.append(part_outputs)
+        return Judged(to_host(torch.cat(losses)), torch.cat(outputs).cpu(), targets.cpu())
 
     @torch.inference_mode()
     def first_outputs(self, params: Vector, count: int) -> Tensor:
@@ -179,19 +181,19 @@ class Passes:
         device = self._load(params)
         x = torch.as_tensor(np.asarray(inputs, np.float32), device=device)
         x = x.reshape(len(x), *self.examples.shape)
-        return torch.cat([outputs_of(self.model, part) for part in x.split(CHUNK)]).cpu().numpy()
+        return to_host(torch.cat([outputs_of(self.model, part) for part in x.split(CHUNK)]))
 
     def gradient(self, params: Vector, index: Index) -> Vector:
         """Return ∇F(params) (P,), where F is the mean loss of the examples ``index``; buffers have gradient 0."""
         device = self._load(params)
-        selected = torch.from_numpy(index).to(device)
+        selected = torch.as_tensor(index, device=device)
         parameters = list(self.model.parameters())
         total = torch.zeros(self.layout.size, device=device)
         for part in selected.split(CHUNK):
             loss = self._summed_loss(part)
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
             total[: self.layout.weights] += torch.cat([gradient.reshape(-1) for gradient in gradients])
-        return (total / max(len(selected), 1)).cpu().numpy()
+        return to_host(total / max(len(selected), 1))
 
     def _summed_loss(self, index: Tensor) -> Tensor:
         """Return the sum of the losses of some examples, with its gradient."""
@@ -218,12 +220,12 @@ class Passes:
     @torch.inference_mode()
     def _pooled_gradients(self, layers: Sequence[nn.Module], params: Vector, parts: Sequence[Index]) -> Vector:
         device = self.labels.device
-        parameters = self.layout.split(torch.tensor(params, device=device))
+        parameters = self.layout.split(to_device(params, device))
         total = torch.zeros(len(parts), self.layout.size, device=device)
         sums = [self.layout.split(row) for row in total]
         for pieces in _pooled_pieces([len(part) for part in parts]):
             index = np.concatenate([parts[k][start:end] for k, start, end in pieces])
-            selected = torch.from_numpy(index).to(device)
+            selected = torch.as_tensor(index, device=device)
             x = self._flat_examples(selected)
             factors = gradient_factors(layers, parameters, x, self.labels[selected])
             sizes = [end - start for _, start, end in pieces]
@@ -232,7 +234,7 @@ class Passes:
                     target = sums[k][parameter]
                     target.view(len(target), -1).addmm_(g.t(), h)
         counts = torch.tensor([[max(len(part), 1)] for part in parts], device=device)
-        return total.div_(counts).cpu().numpy()
+        return to_host(total.div_(counts))
 
 
 def _hits(outputs: Tensor, targets: Tensor) -> npt.NDArray[np.bool_]:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Required, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sortition.core.arrays import Array
+from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.streams import sequence
 from sortition.learning import dropout, engines, optimiser, stacked, vector, vmapped
 from sortition.learning.batches import BatchPlan, batch_plans
-from sortition.learning.client_stack import StackResult
+from sortition.learning.client_stack import StackJob, StackResult
 from sortition.learning.evaluation import Passes
 from sortition.learning.examples import AnyExamples, Examples, SeveralExamples
 from sortition.learning.objective import Objective
 from sortition.learning.precision import PRECISIONS
+from sortition.learning.resident import ResidentArray, empty_rows, to_device, to_host, to_host_together
 from sortition.learning.rule import LocalRule
 from sortition.learning.sequential import SequentialTrainer
 from sortition.learning.task import TaskRule
@@ -38,7 +40,7 @@ class Trained:
     """What the local training of a cohort of k clients gave, one row per client.
 
     Attributes:
-        deltas: (k, P) local minus global parameters.
+        deltas: (k, P) local minus global parameters; on an accelerator they stay there until somebody reads them.
         losses: (k,) mean batch loss along the path.
         steps: (k,) SGD steps.
         examples: (k,) forward-backward passes of single examples.
@@ -56,19 +58,28 @@ class Trained:
     states: Vector | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedCohort:
-    """What is left of a cohort of k clients whose updates were added up on the device where they were trained.
+class CohortOptions(TypedDict, total=False):
+    """What the training of a cohort is told beside model and clients.
 
     Attributes:
-        update: (P,) Σ a_k Δ_k.
-        lengths: (k,) ‖Δ_k‖.
-        losses: (k,) mean batch loss along the path.
+        seed: of the run.
+        t: the round.
+        purpose: separates the randomness of one training from another's; default ``train``.
+        dispersion: whether to measure the spread of the stochastic gradients.
+        rms_losses: whether to measure the root mean squares of losses.
+        rule: the local rule; default: the learner's.
+        states: (k, S) what the clients' optimisers remember, where the rule keeps it; default: nothing yet.
+        version: of the model, whose learning rate is taken; default: the round.
     """
 
-    update: Vector
-    lengths: npt.NDArray[np.float32]
-    losses: npt.NDArray[np.float32]
+    seed: Required[int]
+    t: Required[int]
+    purpose: str
+    dispersion: bool
+    rms_losses: bool
+    rule: LocalRule
+    states: Vector | None
+    version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +125,37 @@ class DrawnCohort:
         states = self.trained.states
         if states is None:
             return None
-        return torch.from_numpy(states[clients]).to(self.start.device)
+        return torch.as_tensor(states[clients], device=self.start.device)
 
-    def store(self, clients: Sequence[int], result: StackResult[Array]) -> None:
-        """Store what the training of some clients gave, one row per client."""
+    def store(self, results: Iterable[tuple[Sequence[int], StackResult]]) -> None:
+        """Store what the training of some clients at a time gave.
+
+        Updates stay where they are; what was measured beside them comes to the host together.
+        """
+        trained_parts = []
+        for clients, result in results:
+            self._store_updates(clients, result.updates)
+            trained_parts.append((clients, result.measured))
+        arrays = iter(to_host_together([tensor for _, measured in trained_parts for tensor in measured.values()]))
+        for clients, measured in trained_parts:
+            self._store_measured(clients, {name: next(arrays) for name in measured})
+
+    def _store_updates(self, clients: Sequence[int], updates: Tensor) -> None:
+        deltas: object = self.trained.deltas
+        if isinstance(deltas, ResidentArray):
+            deltas.put(clients, updates)
+        else:
+            self.trained.deltas[clients] = to_host(updates)
+
+    def _store_measured(self, clients: Sequence[int], measured: Mapping[str, Array]) -> None:
         trained = self.trained
-        trained.deltas[clients] = result.updates
-        trained.losses[clients] = result.losses
+        trained.losses[clients] = measured["losses"]
         if trained.dispersion is not None:
-            trained.dispersion[clients] = result.dispersion
+            trained.dispersion[clients] = measured["dispersion"]
         if trained.states is not None:
-            trained.states[clients] = result.states
-        if result.squares is not None:
-            for client, squares in zip(clients, result.squares, strict=True):
-                self.store_rms_losses(client, squares[: self.plans[client].steps])
+            trained.states[clients] = measured["states"]
+        for client, squares in zip(clients, measured.get("squares", ()), strict=False):
+            self.store_rms_losses(client, squares[: self.plans[client].steps])
 
     def store_rms_losses(self, client: int, squares: Vector) -> None:
         """Store a client's root mean squares, from the mean squared loss of each of its batches (steps,)."""
@@ -155,7 +183,6 @@ class Learner:
             their values as float32.
         objective: loss and metric of a task; None for cross-entropy on labels and accuracy.
         precision: of the passes of a training: ``float32``, or ``bf16`` where the engine is not the stacked one.
-        trains_alone: whether clients train one at a time, as on a device of their own: then nothing is vmapped.
     """
 
     def __init__(
@@ -172,7 +199,6 @@ class Learner:
         whole: bool = True,
         objective: Objective | None = None,
         precision: str = "float32",
-        trains_alone: bool = False,
     ) -> None:
         if engine not in engines.ENGINES:
             raise unknown("engine", engine, engines.ENGINES)
@@ -181,7 +207,6 @@ class Learner:
         self.device = _device(device)
         self.engine = engine
         self.precision = precision
-        self.trains_alone = trains_alone
         self.rule = rule
         self.channels_last = channels_last
         self.white = white
@@ -263,11 +288,14 @@ class Learner:
 
     # -- which engine ------------------------------------------------------------------------------------------------
 
-    def engine_for(self, rule: LocalRule) -> str:
-        """Return the engine that trains by a local rule, after a trial where it is the vmapped one."""
+    def engine_for(self, rule: LocalRule, n_clients: int | None = None) -> str:
+        """Return the engine that trains by a local rule, after a trial where it is the vmapped one.
+
+        ``n_clients`` train at once; None stands for as many as each engine needs.
+        """
         if self.is_stacked:
             return "stacked"
-        if self.engine == "sequential" or (self.engine == "auto" and not self._prefers_vmapped(rule)):
+        if self.engine == "sequential" or (self.engine == "auto" and not self._prefers_vmapped(rule, n_clients)):
             return "sequential"
         if not self.vmap_fault:
             return "vmapped"
@@ -277,10 +305,10 @@ class Learner:
             )
         return "sequential"
 
-    def engine_note(self, rule: LocalRule) -> str:
+    def engine_note(self, rule: LocalRule, n_clients: int | None = None) -> str:
         """Say why clients train one after the other although their steps are small; empty where nothing is to say."""
-        has_fault = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule) and self.vmap_fault
-        if not has_fault:
+        is_chosen = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule, n_clients)
+        if not (is_chosen and self.vmap_fault):
             return ""
         return f"Clients train one after the other: {self._fault_words}"
 
@@ -288,11 +316,13 @@ class Learner:
     def _fault_words(self) -> str:
         return f"{self.vmap_fault[:1].upper()}{self.vmap_fault[1:]}."
 
-    def _prefers_vmapped(self, rule: LocalRule) -> bool:
+    def _prefers_vmapped(self, rule: LocalRule, n_clients: int | None) -> bool:
         """Whether the rule would have clients vmapped: always on an accelerator, on a CPU where steps are small."""
-        if self.trains_alone:
+        is_cpu = self.device.type in ("cpu", "meta")
+        least_clients = engines.LEAST_CLIENTS if is_cpu else 2
+        if n_clients is not None and n_clients < least_clients:
             return False
-        if self.device.type not in ("cpu", "meta"):
+        if not is_cpu:
             return True
         if self._model_fault:
             return rule.batch is not None  # what cannot be counted is noted
@@ -328,7 +358,7 @@ class Learner:
         if self._model_fault:
             return self._model_fault
         self.mapped.maps_single_clients = not self.has_convolutions
-        start = torch.tensor(self.initial, device=self.device)
+        start = to_device(self.initial, self.device)
         has_numbers = self.device.type != "meta"
         return engines.trial_fault(self._sequential_trainer, self.mapped, start, compare=has_numbers)
 
@@ -337,60 +367,23 @@ class Learner:
         """How many clients one stack holds at most."""
         return max(1, STACK_BYTES // (4 * self.layout.size))
 
-    def train(
-        self,
-        params: Vector,
-        members: Sequence[npt.NDArray[np.int64]],
-        ids: npt.NDArray[np.int64],
-        *,
-        seed: int,
-        t: int,
-        purpose: str = "train",
-        dispersion: bool = False,
-        rms_losses: bool = False,
-        rule: LocalRule | None = None,
-        states: Vector | None = None,
-    ) -> Trained:
+    def train(self, params: Vector, members: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]) -> Trained:
         """Train clients ``ids`` (k,), each on its examples ``members[i]``, from ``params`` (P,).
 
         A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
-        optimiser remembers (``states``, (k, S); default: nothing yet), not on who trains beside it.
+        optimiser remembers, not on who trains beside it; the number of clients decides about last bits at most.
         """
-        cohort = self.cohort(
-            params,
-            members,
-            ids,
-            seed=seed,
-            t=t,
-            purpose=purpose,
-            dispersion=dispersion,
-            rms_losses=rms_losses,
-            rule=rule or self.rule,
-            states=states,
-        )
-        return self.finish(cohort)
+        return self.finish(self.cohort(params, members, ids, **options))
 
-    def cohort(
-        self,
-        params: Vector,
-        members: Sequence[npt.NDArray[np.int64]],
-        ids: npt.NDArray[np.int64],
-        *,
-        seed: int,
-        t: int,
-        purpose: str,
-        dispersion: bool,
-        rms_losses: bool,
-        rule: LocalRule,
-        states: Vector | None = None,
-        version: int | None = None,
-    ) -> DrawnCohort:
-        """Draw everything random that :meth:`train` needs, without training.
-
-        The learning rate is that of the model's version, by default t.
-        """
+    def cohort(self, params: Vector, members: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]) -> DrawnCohort:
+        """Draw everything random that :meth:`train` needs, without training."""
         k = len(ids)
-        engine = self.engine_for(rule)
+        seed = options["seed"]
+        t = options["t"]
+        rule = options.get("rule", self.rule)
+        purpose = options.get("purpose", "train")
+        version = options.get("version")
+        engine = self.engine_for(rule, k)
         plans = batch_plans(members, ids, rule, seed, t, purpose)
         dropout_sources = None
         if self.has_dropout:
@@ -399,18 +392,18 @@ class Learner:
         if engine == "sequential":
             layer_seeds = [_layer_seed(seed, purpose, t, int(client)) for client in ids]
         trained = Trained(
-            deltas=np.empty((k, self.layout.size), np.float32),
+            deltas=empty_rows(k, self.layout.size, self.device),
             losses=np.empty(k, np.float32),
             steps=np.array([plan.steps for plan in plans], np.int64),
             examples=np.array([plan.examples for plan in plans], np.int64),
-            dispersion=np.empty(k, np.float32) if dispersion else None,
-            rms_losses=np.empty((k, len(PARTS)), np.float32) if rms_losses else None,
-            states=self._states_before(rule, k, states),
+            dispersion=np.empty(k, np.float32) if options.get("dispersion") else None,
+            rms_losses=np.empty((k, len(PARTS)), np.float32) if options.get("rms_losses") else None,
+            states=self._states_before(rule, k, options.get("states")),
         )
         return DrawnCohort(
             learner=self,
             engine=engine,
-            start=torch.tensor(params, device=self.device),
+            start=to_device(params, self.device),
             plans=plans,
             rule=rule,
             lr=rule.lr_at(t if version is None else version),
@@ -430,51 +423,10 @@ class Learner:
 
     def finish(self, cohort: DrawnCohort) -> Trained:
         """Train a cohort by itself."""
-        for clients, result in self.results(cohort):
-            cohort.store(clients, result.map(as_array))
+        cohort.store(self._results(cohort))
         return cohort.trained
 
-    def fold(
-        self,
-        params: Vector,
-        members: Sequence[npt.NDArray[np.int64]],
-        ids: npt.NDArray[np.int64],
-        weights: npt.NDArray[np.floating],
-        *,
-        seed: int,
-        t: int,
-    ) -> FoldedCohort:
-        """Train clients as :meth:`train` does and return the sum of their updates, by ``weights`` (k,)."""
-        cohort = self.cohort(
-            params,
-            members,
-            ids,
-            seed=seed,
-            t=t,
-            purpose="train",
-            dispersion=False,
-            rms_losses=False,
-            rule=self.rule,
-        )
-        return self.fold_cohort(cohort, weights)
-
-    def fold_cohort(self, cohort: DrawnCohort, weights: npt.NDArray[np.floating]) -> FoldedCohort:
-        """Train a cohort and add its updates up on the device; one transfer brings back what is left."""
-        n_clients = len(cohort.plans)
-        weights_on_device = torch.from_numpy(weights.astype(np.float32)).to(self.device)
-        update = torch.zeros(self.layout.size, device=self.device)
-        lengths = torch.zeros(n_clients, device=self.device)
-        losses = torch.zeros(n_clients, device=self.device)
-        for clients, result in self.results(cohort):
-            rows = torch.tensor(clients, device=self.device)
-            update += weights_on_device[rows] @ result.updates
-            lengths[rows] = result.updates.norm(dim=1)
-            losses[rows] = result.losses
-        numbers = as_array(torch.cat([update, lengths, losses]))
-        update_array, lengths_array, losses_array = np.split(numbers, [self.layout.size, self.layout.size + n_clients])
-        return FoldedCohort(update_array, lengths_array, losses_array)
-
-    def results(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult[Tensor]]]:
+    def _results(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult]]:
         """Train a cohort and yield what its clients got, on the device, some clients at a time."""
         if cohort.engine == "sequential":
             yield from self._train_sequentially(cohort)
@@ -495,12 +447,6 @@ class Learner:
             )
             yield clients, result
 
-    def one_array_of_examples(self) -> Examples:
-        """Return the examples of a stack, which are one array."""
-        if not isinstance(self.examples, Examples):
-            raise bad("engine", "'auto', 'vmapped' or 'sequential' for examples of several arrays", "stacked")
-        return self.examples
-
     def train_stack(
         self,
         cohort: DrawnCohort,
@@ -509,7 +455,7 @@ class Learner:
         plans: Sequence[BatchPlan],
         sources: Sequence[np.random.BitGenerator] | None,
         states: Tensor | None,
-    ) -> StackResult[Tensor]:
+    ) -> StackResult:
         """Train clients in one stack, of a cohort or of several that have rule and engine in common with it.
 
         Args:
@@ -519,25 +465,10 @@ class Learner:
             sources: of dropout words, one per client; None without dropout.
             states: what the optimiser remembers of the clients (k, S); None where it starts anew.
         """
-        if cohort.engine == "vmapped":
-            return vmapped.train_mapped_stack(
-                mapped=self.mapped,
-                initial=self.layout.split(starts),
-                trainable=self.layout.trainable,
-                examples=self.examples,
-                labels=self.y,
-                plans=plans,
-                rule=cohort.rule,
-                lr=cohort.lr,
-                sources=sources,
-                dispersion=cohort.measures_dispersion,
-                squares=cohort.measures_squares,
-                states=states,
-            )
-        return stacked.train_stack(
-            layers=self.layers or [],
+        job = StackJob(
             initial=self.layout.split(starts),
-            examples=self.one_array_of_examples(),
+            trainable=self.layout.trainable,
+            examples=self.examples,
             labels=self.y,
             plans=plans,
             rule=cohort.rule,
@@ -547,8 +478,11 @@ class Learner:
             squares=cohort.measures_squares,
             states=states,
         )
+        if cohort.engine == "vmapped":
+            return vmapped.train_mapped_stack(self.mapped, job)
+        return stacked.train_stack(self.layers or [], job)
 
-    def _train_sequentially(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult[Tensor]]]:
+    def _train_sequentially(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult]]:
         forked_devices = []
         if self.device.type == "cuda":
             forked_devices.append(self.device)
@@ -596,13 +530,8 @@ def _is_exchanged(buffer: Tensor | None) -> bool:
 def _fingerprint(value: object) -> Hashable:
     """Return a value that is the same for equal tensors and for other things that are written alike."""
     if isinstance(value, Tensor) and value.device.type != "meta":
-        return as_array(value.detach()).tobytes()
+        return to_host(value.detach()).tobytes()
     return repr(value)
-
-
-def as_array(tensor: Tensor) -> Array:
-    """Return a tensor of any device as an array."""
-    return tensor.cpu().numpy()
 
 
 def rms_by_part(squares: Vector, counts: npt.NDArray[np.int64], per_epoch: int) -> Vector:

@@ -77,7 +77,7 @@ class SequentialTrainer:
             layer.rows = plan.index.shape[1]
         parameters = list(self.model.parameters())
         descent = SequentialDescent(parameters, rule, lr, track=dispersion, state=state)
-        index = torch.from_numpy(plan.index).to(start.device)
+        index = torch.as_tensor(plan.index, device=start.device)
         loss_sum = torch.zeros((), device=start.device)
         for step, count in enumerate(plan.counts.tolist()):
             batch = index[step, :count]

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from sortition.core.arrays import Array
+from sortition.core.errors import bad
 from sortition.learning import dropout
 from sortition.learning.batches import BatchPlan, padded_plans
-from sortition.learning.client_stack import ClientStack, Slot, StackedDescent, StackResult
+from sortition.learning.client_stack import ClientStack, Slot, StackJob, StackResult
 from sortition.learning.examples import Examples, first_rows
-from sortition.learning.rule import LocalRule
 
 FORWARD = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_, nn.Sigmoid: torch.sigmoid_}
 BACKWARD = {
@@ -178,23 +178,10 @@ class ActiveLayer:
 
 
 class Stack(ClientStack):
-    """Clients' copies of one chain of linear layers.
+    """Clients' copies of one chain of linear layers, those of :func:`stackable_layers`."""
 
-    Args:
-        layers: of :func:`stackable_layers`.
-        initial: the parameters from which each client begins (k, …), in the model's order.
-        descent: the local rule.
-        states: what the optimiser remembers of the clients (k, S); None where it starts anew.
-    """
-
-    def __init__(
-        self,
-        layers: Sequence[nn.Module],
-        initial: Sequence[Tensor],
-        descent: StackedDescent,
-        states: Tensor | None = None,
-    ) -> None:
-        super().__init__(initial, descent, states)
+    def __init__(self, layers: Sequence[nn.Module], job: StackJob) -> None:
+        super().__init__(job)
         self.layers = layers
         self._active_layers: list[ActiveLayer] = []
         self._active_clients = 0
@@ -256,73 +243,27 @@ class Stack(ClientStack):
 
 
 @torch.inference_mode()
-def train_stack(
-    *,
-    layers: Sequence[nn.Module],
-    initial: Sequence[Tensor],
-    examples: Examples,
-    labels: Tensor,
-    plans: Sequence[BatchPlan],
-    rule: LocalRule,
-    lr: float,
-    sources: Sequence[np.random.BitGenerator] | None,
-    dispersion: bool,
-    squares: bool,
-    states: Tensor | None,
-) -> StackResult[Tensor]:
-    """Train clients by their plans.
-
-    Args:
-        layers: of :func:`stackable_layers`.
-        initial: the parameters from which each client begins (k, …), in the model's order.
-        examples: all examples, rows (n, d).
-        labels: (n,).
-        plans: one per client, those with most steps first.
-        rule: the local rule.
-        lr: its learning rate in this round.
-        sources: of dropout words, one per client; None without dropout.
-        dispersion: whether to measure the spread of the stochastic gradients.
-        squares: whether to measure the mean squared loss of the examples of each batch.
-        states: what the optimiser remembers of the clients (k, S); None where it starts anew.
-    """
-    device = labels.device
-    descent = StackedDescent(rule, lr)
-    if dispersion:
-        descent.squares = torch.zeros(len(plans), device=device)
-    stack = Stack(layers, initial, descent, states)
-    losses = _take_all_steps(stack, examples, labels, plans, sources)
-    steps = torch.tensor([max(plan.steps, 1) for plan in plans], dtype=torch.float32, device=device)
-    updates = stack.updates()
-    states_after = None
-    if states is not None:
-        states_after = stack.remembered(torch.tensor([plan.steps for plan in plans], device=device))
-    return StackResult(
-        updates=updates,
-        losses=losses.sums() / steps,
-        dispersion=stack.dispersion(steps),
-        squares=losses.squares() if squares else None,
-        states=states_after,
-    )
+def train_stack(layers: Sequence[nn.Module], job: StackJob) -> StackResult:
+    """Train clients by their plans, through the layers of :func:`stackable_layers`, on one array of examples."""
+    stack = Stack(layers, job)
+    losses = _take_all_steps(stack, job)
+    return stack.result(losses.sums(), losses.squares() if job.squares else None)
 
 
-def _take_all_steps(
-    stack: Stack,
-    examples: Examples,
-    labels: Tensor,
-    ranked: Sequence[BatchPlan],
-    sources: Sequence[np.random.BitGenerator] | None,
-) -> BatchLosses:
-    """Take all steps of clients that are ordered by their number of steps and return the losses of their batches."""
-    device = labels.device
-    index, weights, active = padded_plans(ranked)
-    stack.prepare_adam_factors(len(index), device)
+def _take_all_steps(stack: Stack, job: StackJob) -> BatchLosses:
+    """Take all steps and return the losses of the clients' batches."""
+    if not isinstance(job.examples, Examples):
+        raise bad("engine", "'auto', 'vmapped' or 'sequential' for examples of several arrays", "stacked")
+    device = job.device
+    index, weights, active = padded_plans(job.plans)
+    stack.prepare_adam_factors(len(index))
     words_by_step: list[tuple[Tensor, ...]] = [()] * len(index)
-    if sources:
-        tables = dropout_words(stack.layers, ranked, sources, index.shape)
-        words_by_step = list(zip(*[torch.from_numpy(table).to(device).unbind() for table in tables], strict=True))
-    index_on_device = torch.from_numpy(index).to(device)
-    losses = BatchLosses(labels.take(index_on_device), torch.from_numpy(weights).to(device))
-    batches = _batches(examples, index_on_device, active)
+    if job.sources:
+        tables = dropout_words(stack.layers, job.plans, job.sources, index.shape)
+        words_by_step = list(zip(*[torch.as_tensor(table, device=device).unbind() for table in tables], strict=True))
+    index_on_device = torch.as_tensor(index, device=device)
+    losses = BatchLosses(job.labels.take(index_on_device), torch.as_tensor(weights, device=device))
+    batches = _batches(job.examples, index_on_device, active)
     for step, (active_clients, x) in enumerate(zip(active, batches, strict=True)):
         stack.step(step, x, [first_rows(table, active_clients) for table in words_by_step[step]], losses)
     return losses

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sortition.core.arrays import Array
-from sortition.learning.learner import DrawnCohort, as_array
+from sortition.learning.learner import DrawnCohort
 
 WORK = 1 << 20  # multiplications of a step beyond which a cohort fills the processor by itself
 STACKED = 1 << 20  # parameters of a stack of several cohorts at most: so it stays in the cache
@@ -90,7 +88,7 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     ]
     members.sort(key=lambda member: -cohorts[member.cohort].plans[member.client].steps)
     cohort_of_row = np.array([member.cohort for member in members])
-    starts = torch.stack([cohort.start for cohort in cohorts])[torch.from_numpy(cohort_of_row).to(learner.device)]
+    starts = torch.stack([cohort.start for cohort in cohorts])[torch.as_tensor(cohort_of_row, device=learner.device)]
     sources = None
     if first.dropout_sources is not None:
         sources = [(cohorts[member.cohort].dropout_sources or [])[member.client] for member in members]
@@ -101,15 +99,10 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
         sources=sources,
         states=_states(cohorts, members),
     )
-    arrays = result.map(as_array)
     for position, cohort in enumerate(cohorts):
-        rows = np.flatnonzero(cohort_of_row == position).tolist()
+        rows = np.flatnonzero(cohort_of_row == position)
         clients = [members[row].client for row in rows]
-        cohort.store(clients, arrays.map(partial(_rows_of, rows)))
-
-
-def _rows_of(rows: Sequence[int], array: Array) -> Array:
-    return array[rows]
+        cohort.store([(clients, result.of_rows(torch.as_tensor(rows, device=learner.device)))])
 
 
 def _states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 
 from sortition.learning import dropout, vector
 from sortition.learning.batches import BatchPlan, padded_plans
-from sortition.learning.client_stack import ClientStack, StackedDescent, StackResult
-from sortition.learning.examples import AnyExamples, first_rows
+from sortition.learning.client_stack import ClientStack, StackJob, StackResult
+from sortition.learning.examples import first_rows
 from sortition.learning.objective import ModelInputs, Objective, outputs_of
 from sortition.learning.precision import forward_precision
-from sortition.learning.rule import LocalRule
 
 DRAWN_BYTES = 64 << 20  # dropout words that are drawn at once
 
@@ -242,7 +241,7 @@ def drawn_masks(
             words = dropout.step_words(source, steps=client_steps, rows=rows, widths=widths)
             for table, layer_words in zip(tables, words, strict=True):
                 table[:client_steps, client, :rows] = layer_words
-        tables_on_device = [torch.from_numpy(table).to(device) for table in tables]
+        tables_on_device = [torch.as_tensor(table, device=device) for table in tables]
         for step in range(len(steps)):
             yield [
                 dropout.keep_mask(table[step].view(n_clients, n_rows, *mask_shape), rate)
@@ -251,27 +250,11 @@ def drawn_masks(
 
 
 class MappedStack(ClientStack):
-    """Clients' copies of one model.
+    """Clients' copies of one model."""
 
-    Args:
-        mapped: the model.
-        initial: the tensors from which each client begins (k, …), in the order of the layout.
-        trainable: how many of these are parameters: the first ones.
-        descent: the local rule.
-        states: what the optimiser remembers of the clients (k, S); None where it starts anew.
-    """
-
-    def __init__(
-        self,
-        mapped: MappedModel,
-        initial: Sequence[Tensor],
-        trainable: int,
-        descent: StackedDescent,
-        states: Tensor | None = None,
-    ) -> None:
-        super().__init__(initial[:trainable], descent, states)
+    def __init__(self, mapped: MappedModel, job: StackJob) -> None:
+        super().__init__(job)
         self.mapped = mapped
-        self.buffers = initial[trainable:]
         self._active_clients = 0
 
     def _choose_clients(self, count: int) -> None:
@@ -294,97 +277,38 @@ class MappedStack(ClientStack):
                 self.descent.step(slot, gradient, None)
         return losses.detach(), mean_squares
 
-    def updates_with_buffers(self) -> Tensor:
-        """Return what each client changed (k, P); buffers stay as they are."""
-        updates = self.updates()
-        unchanged = [torch.zeros_like(vector.as_rows(buffer)) for buffer in self.buffers]
-        return torch.cat([updates, *unchanged], 1)
 
-
-def train_mapped_stack(
-    *,
-    mapped: MappedModel,
-    initial: Sequence[Tensor],
-    trainable: int,
-    examples: AnyExamples,
-    labels: Tensor,
-    plans: Sequence[BatchPlan],
-    rule: LocalRule,
-    lr: float,
-    sources: Sequence[np.random.BitGenerator] | None,
-    dispersion: bool,
-    squares: bool,
-    states: Tensor | None,
-) -> StackResult[Tensor]:
-    """Train clients by their plans.
-
-    Args:
-        mapped: the model.
-        initial: the tensors from which each client begins (k, …), in the order of the layout.
-        trainable: how many of these are parameters: the first ones.
-        examples: all examples.
-        labels: (n,), or targets (n, …).
-        plans: one per client, those with most steps first.
-        rule: the local rule.
-        lr: its learning rate in this round.
-        sources: of dropout words, one per client; None without dropout.
-        dispersion: whether to measure the spread of the stochastic gradients.
-        squares: whether to measure the mean squared loss of the examples of each batch.
-        states: what the optimiser remembers of the clients (k, S); None where it starts anew.
-    """
-    device = labels.device
-    descent = StackedDescent(rule, lr)
-    if dispersion:
-        descent.squares = torch.zeros(len(plans), device=device)
+def train_mapped_stack(mapped: MappedModel, job: StackJob) -> StackResult:
+    """Train clients by their plans."""
     mapped.model.train()
-    stack = MappedStack(mapped, initial, trainable, descent, states)
-    losses, mean_squares = _take_all_steps(stack, examples, labels, plans, sources=sources, squares=squares)
-    steps = torch.tensor([plan.steps for plan in plans], dtype=torch.float32, device=device)
-    states_after = None
-    if states is not None:
-        states_after = stack.remembered(steps)
-    return StackResult(
-        updates=stack.updates_with_buffers(),
-        losses=losses.cumsum(0).select(0, -1) / steps.clamp_min(1),  # added step by step: a longer stack adds zeros
-        dispersion=stack.dispersion(steps.clamp_min(1)),
-        squares=mean_squares.t() if squares else None,
-        states=states_after,
-    )
+    stack = MappedStack(mapped, job)
+    losses, mean_squares = _take_all_steps(stack, job)
+    loss_sums = losses.cumsum(0).select(0, -1)  # added step by step: a longer stack adds zeros
+    return stack.result(loss_sums, mean_squares.t() if job.squares else None)
 
 
-def _take_all_steps(
-    stack: MappedStack,
-    examples: AnyExamples,
-    labels: Tensor,
-    ranked: Sequence[BatchPlan],
-    *,
-    sources: Sequence[np.random.BitGenerator] | None,
-    squares: bool,
-) -> tuple[Tensor, Tensor]:
-    """Take all steps of clients that are ordered by their number of steps.
-
-    Return mean and mean squared losses (S, k) of their batches, 0 for steps that a client does not take.
-    """
-    device = labels.device
-    index, weights, active = padded_plans(ranked)
+def _take_all_steps(stack: MappedStack, job: StackJob) -> tuple[Tensor, Tensor]:
+    """Take all steps; return mean and mean squared losses (S, k) of the clients' batches, 0 for steps not taken."""
+    device = job.device
+    index, weights, active = padded_plans(job.plans)
     n_steps, n_clients, n_rows = index.shape
-    stack.prepare_adam_factors(n_steps, device)
-    indices = torch.from_numpy(index).to(device).unbind()
-    weights_by_step = torch.from_numpy(weights).to(device).unbind()
-    masks_by_step = drawn_masks(stack.mapped, ranked, sources, n_steps=n_steps, n_rows=n_rows, device=device)
+    stack.prepare_adam_factors(n_steps)
+    indices = torch.as_tensor(index, device=device).unbind()
+    weights_by_step = torch.as_tensor(weights, device=device).unbind()
+    masks_by_step = drawn_masks(stack.mapped, job.plans, job.sources, n_steps=n_steps, n_rows=n_rows, device=device)
     losses = torch.zeros(n_steps, n_clients, device=device)
     mean_squares = torch.zeros(n_steps, n_clients, device=device)
     for step, (training, masks) in enumerate(zip(active, masks_by_step, strict=True)):
         rows = first_rows(indices[step], training)
         batch = StackedBatch(
-            x=by_client(examples.take(rows.flatten()), training),
-            targets=labels[rows],
+            x=by_client(job.examples.take(rows.flatten()), training),
+            targets=job.labels[rows],
             weights=first_rows(weights_by_step[step], training),
             masks=[first_rows(mask, training) for mask in masks],
         )
-        step_losses, step_squares = stack.step(step, batch, squares=squares)
+        step_losses, step_squares = stack.step(step, batch, squares=job.squares)
         losses[step, :training] = step_losses
-        if squares:
+        if job.squares:
             mean_squares[step, :training] = step_squares
     return losses, mean_squares
 

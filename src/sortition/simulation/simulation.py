@@ -40,6 +40,7 @@ from sortition.federation.driver import Arrivals, Driver, Selection
 from sortition.federation.pace import SEEN, Quantile
 from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
 from sortition.federation.shadow import Shadows
+from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.costs import LANES, NUMBER, Ledger
@@ -524,12 +525,12 @@ class Simulation:
         return ScreenedTraining(outcome, refused, SoundUpdates(rows=outcome.deltas, total=total))
 
     def _folds(self, n_clients: int) -> bool:
-        """Say whether a cohort is larger than one block or on an accelerator, and nothing looks at single updates.
+        """Say whether a cohort is larger than one block, and nothing looks at single updates.
 
         Then of each block only Σ a_k Δ_k, norms, losses and reports are left: memory does not grow with the cohort.
         """
         world = self.current.setup.world
-        if n_clients <= world.block and not self._sums_on_device:
+        if n_clients <= world.block:
             return False
         needs = self.registrar.needs
         updates_are_reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
@@ -542,19 +543,11 @@ class Simulation:
             or self.setup.guards.clip
         )
 
-    @property
-    def _sums_on_device(self) -> bool:
-        """Whether updates are added up where they are trained: nobody reports about them, and none is damaged."""
-        setup = self.current.setup
-        return setup.world.sums_on_device and not self.reported and not setup.faults.faults.damaged
-
     def _fold(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
         """Train block by block; return what is left of the cohort, its updates' norms (k,), and Σ a_k Δ_k (P,)."""
         current = self.current
         params = self.params
-        if self._sums_on_device and ids.size:
-            return current.setup.world.fold(params, ids, weights, current.t)
-        total = np.zeros(params.size)
+        total: Array = np.zeros(())
         lengths: list[Floats] = []
         blocks: list[TrainedCohort] = []
         n_trained = 0
@@ -563,7 +556,7 @@ class Simulation:
             lengths.append(norms(deltas))
             block_weights = weights[n_trained : n_trained + block.ids.size]
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that are refused when all have been made
-                total += weighted_sum(block_weights, deltas)
+                total = total + weighted_sum(block_weights, deltas).astype(np.float64)
             n_trained += block.ids.size
             blocks.append(replace(block, deltas=np.empty((0, params.size), np.float32)))
             del block, deltas  # before the next block trains
@@ -806,7 +799,9 @@ def costs_so_far(played: int, clock: float, totals: Mapping[str, int]) -> dict[C
 
 
 def sealed(params: Vector) -> Vector:
-    """Return the same model, read-only."""
+    """Return the same model, read-only; nobody writes into one that lives on an accelerator."""
+    if isinstance(params, ResidentArray):
+        return params
     return frozen(np.ascontiguousarray(params, np.float32))
 
 

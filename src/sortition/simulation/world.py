@@ -318,24 +318,6 @@ class World:
             yield self._outcome(cache, block, signals)
 
     @property
-    def sums_on_device(self) -> bool:
-        """Whether updates are added up where they are trained, so that none is brought back from an accelerator."""
-        return self.learner.device.type not in ("cpu", "meta")
-
-    def fold(self, params: Vector, ids: Ids, weights: Floats, t: int) -> tuple[TrainedCohort, Floats, Vector]:
-        """Train ``ids`` and return the cohort without its updates, their norms (k,), and Σ a_k Δ_k (P,)."""
-        cohort = Training(self._cache_of(params, t), ids, frozenset()).drawn()
-        folded = self.learner.fold_cohort(cohort, weights)
-        outcome = TrainedCohort(
-            ids=ids,
-            deltas=np.empty((0, params.size), np.float32),
-            reports={},
-            durations=self.costs.seconds(ids, t),
-            losses=folded.losses,
-        )
-        return outcome, folded.lengths.astype(float), folded.update
-
-    @property
     def block(self) -> int:
         """How many clients of :meth:`train_in_blocks` are trained together."""
         return self.cache.block
@@ -376,7 +358,7 @@ class World:
         """Return the updates that clients send, honest or not, where these are the honest ones."""
         if self.adversaries is None:
             return deltas
-        return self.adversaries.updates(ids, deltas)
+        return self.adversaries.updates(ids, np.asarray(deltas))
 
     def begin(self, cache: RoundCache) -> None:
         """Use this cache for the model that it holds."""

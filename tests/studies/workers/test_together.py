@@ -50,9 +50,9 @@ def stacks(monkeypatch):
     sizes = []
     train_stack = stacked.train_stack
 
-    def counted(**options):
-        sizes.append(len(options["plans"]))
-        return train_stack(**options)
+    def counted(layers, job):
+        sizes.append(len(job.plans))
+        return train_stack(layers, job)
 
     monkeypatch.setattr(stacked, "train_stack", counted)
     return sizes

@@ -278,7 +278,10 @@ class TestCosts:
         }
 
     def test_rules_of_one_name_in_several_policies_are_left_out_one_by_one(self):
-        policies = [{"participations": 2, "window": "5 rounds"}, {"participations": 3, "window": "9 rounds", "only": ["1"]}]
+        policies = [
+            {"participations": 2, "window": "5 rounds"},
+            {"participations": 3, "window": "9 rounds", "only": ["1"]},
+        ]
         made = plan(with_policy_costs(small(seeds=1, method=[{"name": "uniform"}], policy=policies)))
         left = {run.setting: [policy.changed() for policy in run.policy] for run in made.runs}
         assert left == {

@@ -184,7 +184,7 @@ def _masks(history: History, clients: int) -> Array | None:
 
 
 def _dropout(history: History) -> float:
-    """Return the share of the chosen clients that were wanted and did not help; stand-bys and the withdrawn do not count."""
+    """Return the share of the chosen clients that were wanted and sent to work, and did not help."""
     outcomes = [fate for record in history.records for fate in fates(record).values() if fate not in NOT_WANTED]
     if not outcomes:
         return 0.0

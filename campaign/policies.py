@@ -30,6 +30,7 @@ from sortition.federation.policies import NUMBER, Eligible, PolicyKeeper
 ROUNDS = 60  # of one world
 SHARED = 0.2  # of the worlds have a ledger on the disk
 SPANS = ("1 round", "2 rounds", "5 rounds", "10 seconds", "1 minute", "90 seconds", "1 hour", "1 day")
+HOURS = ("22-6", "8-18")
 OWNERS = ("acme", "beta", "")
 TAGS = ("phone", "tablet", "test")
 
@@ -254,6 +255,8 @@ class Job:
         if permitted is not None and (signal is TRAINING_LOSS or counts_bytes):
             n_bytes = NUMBER * (self.world.parameters + 1)
             self._note(permitted.ids, trains=signal is TRAINING_LOSS, n_bytes=n_bytes)
+            for client in permitted.ids.tolist():
+                self._check_facts(client)
 
     def choose(self) -> None:
         """Use some who are eligible."""
@@ -293,6 +296,17 @@ class Job:
             for fact, limit in least.items():
                 if self.facts[fact][client] < limit:
                     self.faults.append(f"c{client} was used with {fact} {self.facts[fact][client]} below {limit}")
+            if policy.hours:
+                self._check_hour(policy, client)
+
+    def _check_hour(self, policy: Policy, client: int) -> None:
+        hour = self.world.hour(utc=policy.local_hours)
+        if policy.local_hours:
+            hour = (hour + self.facts["utc_offset"][client]) % 24
+        is_day = 8 <= hour < 18
+        is_night = not 6 <= hour < 22
+        if not {"8-18": is_day, "22-6": is_night}[policy.hours]:
+            self.faults.append(f"c{client} was used at {hour:g}, outside of the hours {policy.hours}")
 
 
 def random_policy(rng: random.Random) -> Policy:
@@ -309,7 +323,8 @@ def random_policy(rng: random.Random) -> Policy:
     if options and rng.random() < 0.4:
         options["per"] = rng.choice(("owner", "tag"))
     if rng.random() < 0.2:
-        options["hours"] = rng.choice(("22-6", "8-18"))
+        options["hours"] = rng.choice(HOURS)
+        options["local_hours"] = rng.random() < 0.5
     for name, value in (("examples", 10), ("battery", 0.3), ("charging", True), ("idle", True)):
         if rng.random() < 0.1:
             options[name] = value

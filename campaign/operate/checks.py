@@ -19,7 +19,7 @@ from sortition.core.storage import snapshot
 from sortition.studies.audit.run import examine_log
 
 PERIOD = "2h"  # over which Prometheus is asked for its last samples
-FATES = ("late", "silent", "standby", "failed")
+FATES = ("late", "silent", "standby", "failed", "withdrawn")
 ENDS = ("withdrawn", "silent", "standby", "failed", "left_out")  # of a member whose update is not used
 Record = dict[str, Any]
 

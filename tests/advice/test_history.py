@@ -32,6 +32,21 @@ def test_who_was_not_needed_did_not_drop_out(tmp_path):
     assert known_federation(written(tmp_path, ROUNDS[3:])).dropout == 0.0
 
 
+def test_who_was_withdrawn_did_not_drop_out(tmp_path):
+    records = [record(0, [0, 1, 2], [0, 1, 2], [0], withdrawn=[1], silent=[2])]
+    assert known_federation(written(tmp_path, records)).dropout == pytest.approx(1 / 2)
+
+
+def test_it_is_said_that_replayed_methods_do_not_keep_the_policy(tmp_path):
+    def notes(records):
+        source = known_federation(written(tmp_path, records))
+        return replay_table(replay(source)[0], source).notes
+
+    said = "A policy left clients out of the rounds as they were played"
+    assert not any(said in note for note in notes(ROUNDS))
+    assert said in notes([record(0, [0, 1, 2], [0], [0], excluded={"lifetime=1": 2})])[0]
+
+
 def test_checkpoint_history_and_folder_mean_the_same(tmp_path):
     path = written(tmp_path)
     for source in (tmp_path, tmp_path / "run.npz", path):

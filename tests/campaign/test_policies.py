@@ -4,10 +4,10 @@ import pytest
 
 from campaign import policies
 from sortition import Policy
-from sortition.federation.policies import Tally
+from sortition.federation.policies import PolicyKeeper, Tally
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(20), 766])  # 766: the clock is set back while the server restarts
 def test_no_policy_is_violated_in_memory(seed):
     assert policies.play(seed) == []
 
@@ -27,6 +27,18 @@ def test_a_keeper_that_forgets_a_rule_is_found_out(wrong, monkeypatch):
 
     monkeypatch.setattr(Tally, "broken", forgetful)
     assert any(policies.play(seed) for seed in range(20))
+
+
+@pytest.mark.parametrize("part", ["_broken_before", "_broken_by_facts"])
+def test_a_keeper_that_does_not_look_at_the_hour_is_found_out(part, monkeypatch):
+    whole = getattr(PolicyKeeper, part)
+
+    def forgetful(self, *args):
+        return {client: rule for client, rule in whole(self, *args).items() if rule.name != "hours"}
+
+    monkeypatch.setattr(PolicyKeeper, part, forgetful)
+    faults = [fault for seed in range(40) for fault in policies.play(seed)]
+    assert any("outside of the hours" in fault for fault in faults)
 
 
 def test_the_oracle_sees_each_kind_of_violation():

@@ -9,7 +9,8 @@ from campaign.prometheus import Prometheus
 
 from sortition.core.record import RoundRecord, answered_ids
 
-COUNTERS = ("rounds", "chosen", "used", "silent", "failed", "standby")
+FATES = ("silent", "failed", "standby", "late", "withdrawn")
+COUNTERS = ("rounds", "chosen", "used", *FATES)
 
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="Prometheus is not installed: apt-get install prometheus"
@@ -46,5 +47,5 @@ class AtTheEnd:
         assert self.totals["rounds"] == self.rounds
         assert self.totals["chosen"] == sum(len(record["cohort"]) for record in history) > 0
         assert self.totals["used"] == sum(len(answered_ids(record)) for record in history) > 0
-        for name in ("silent", "failed", "standby"):
+        for name in FATES:
             assert self.totals[name] == sum(len(record.get(name) or ()) for record in history)

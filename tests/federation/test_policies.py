@@ -1,5 +1,6 @@
 """Policies at work: who is eligible, what counts as used, and what is left after a restart."""
 
+import json
 import logging
 import os
 import signal
@@ -129,6 +130,27 @@ class TestRulesOnThePast:
         assert 0 not in admit(kept)
         kept.directory.clock = 160.0
         assert 0 in admit(kept)
+
+    def test_nor_is_one_that_is_set_back_during_a_restart(self):
+        policy = Policy(participations=1, window="1 minute")
+        kept = keeper(policy, clock=100.0)
+        admit(kept)
+        kept.claim(np.array([0]))
+        kept.directory.clock = 165.0
+        assert 0 in admit(kept)
+        again = keeper(policy, clock=130.0)
+        again.restore(json.loads(json.dumps(kept.export())))
+        admit(again)
+        again.claim(np.array([0]))
+        (used_at,) = [moment for moment, *_ in again.export()["tallies"][0]["window"]]
+        assert used_at == 165.0
+
+    @pytest.mark.parametrize(
+        "saved", [None, [], {"tallies": []}, {"tallies": [{}]}, {"latest": "nan", "tallies": [{}]}]
+    )
+    def test_damaged_counts_are_refused(self, saved):
+        with pytest.raises(StorageError, match=r"of another policy|are damaged"):
+            keeper(Policy(lifetime=1)).restore(saved)
 
     def test_twice_in_one_round_is_one_participation(self):
         kept = keeper(Policy(lifetime=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 
@@ -14,18 +15,15 @@ import yaml
 from campaign.prometheus import EXAMPLES, free_port, scraping
 from tests.federation.prometheus import AtTheEnd, needs_prometheus, needs_promtool
 from tests.federation.scraping import samples
-from tests.federation.test_metrics import check_counters, played, scraped
+from tests.federation.test_metrics import broken, check_counters, played, scraped
 
+from sortition.core import Guards
 from sortition.federation import Metrics
 
 
 @pytest.fixture(scope="module")
 def shown():
     """What a federation shows that has an owner, questions, refusals and exclusions."""
-    from tests.federation.test_metrics import broken
-
-    from sortition.core import Guards
-
     guards = Guards(quarantine=50, strikes=1)
     owners = {"owner_of": lambda name: name}
     labels = {"selector": "fedgs", "shadow": ["power-of-choice"]}
@@ -143,6 +141,87 @@ def test_prometheus_scrapes_a_federation_on_ones_own_server(tmp_path):
         at_the_end = AtTheEnd(prometheus, 5)
         federation = played(5, metrics=[Metrics(target), at_the_end])
     at_the_end.check(federation.history)
+
+
+class Answered:
+    """A sink that asks Prometheus for every panel of the dashboard when the last round has been scraped."""
+
+    def __init__(self, prometheus, rounds):
+        self.prometheus = prometheus
+        self.rounds = rounds
+        self.panels = set()
+
+    def begin(self, series, played):
+        """Nothing to do."""
+
+    def show(self, series):
+        """Let every round be scraped, so that rates have something to grow by."""
+        self.prometheus.wait_for("sortition_round", series.last["round"])
+        if series.last["round"] + 1 == self.rounds:
+            for title, expression, legend in expressions():
+                numbers = self.prometheus.query(without_variables(expression)).values()
+                if legend and any(not math.isnan(number) for number in numbers):
+                    self.panels.add((title, legend))
+
+    def end(self, completed):
+        """Nothing to do."""
+
+
+@needs_prometheus
+@pytest.mark.prometheus
+def test_prometheus_answers_every_query_of_the_dashboard(tmp_path):
+    """Each panel has numbers of one of three federations: refusals, questions, work that outlives a step."""
+    refusing = {
+        "selector": "fedgs",
+        "shadow": ["power-of-choice"],
+        "owner_of": lambda name: name,
+        "guards": Guards(quarantine=50, strikes=1),
+        "replaced": {"device-7": broken},
+        "cohort": 8,
+        "checkpoint": tmp_path / "run.npz",
+    }
+    overlapping = {"selector": "uniform", "pace": {"kind": "buffered", "buffer": 1}}
+    panels = set()
+    for number, options in enumerate((refusing, {}, overlapping)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        target = free_port()
+        with scraping(folder, {"sortition": target}) as prometheus:
+            answered = Answered(prometheus, 3)
+            played(3, metrics=[Metrics(target), answered], **options)
+        panels |= answered.panels
+    assert {(title, legend) for title, _, legend in expressions() if legend} - panels == set()
+
+
+def lost_keys(table, known, where="dashboard"):
+    """Keys and values of a JSON document that another one does not have."""
+    if isinstance(table, dict):
+        for key, value in table.items():
+            if not isinstance(known, dict) or key not in known:
+                yield f"{where}.{key}"
+            else:
+                yield from lost_keys(value, known[key], f"{where}.{key}")
+    elif isinstance(table, list):
+        for number, value in enumerate(table):
+            yield from lost_keys(value, known[number], f"{where}[{number}]")
+    elif table != known:
+        yield where
+
+
+def test_grafanas_own_types_know_every_key_of_the_dashboard():
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder", reason="pip install grafana-foundation-sdk")
+    from grafana_foundation_sdk.cog import plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    plugins.register_default_plugins()
+
+    def unknown(document):
+        return list(lost_keys(document, json.loads(json.dumps(Dashboard.from_json(document), cls=encoder.JSONEncoder))))
+
+    dashboard = json.loads((EXAMPLES / "dashboard.json").read_text())
+    assert unknown(dashboard) == []
+    dashboard["panels"][0]["targets"][0]["legendFromat"] = "rounds"
+    assert unknown(dashboard) == ["dashboard.panels[0].targets[0].legendFromat"]
 
 
 def test_a_page_of_a_running_federation_has_its_counters(shown):

@@ -45,11 +45,13 @@ def test_counters_are_sums_over_records():
     first = record(0, [0, 1], answered=[0], silent=[1], questions=[question])
     second = record(1, [1, 2], answered=[1], left_out={"2": "w is not finite"}, rejected={"3": "loss: negative"})
     third = record(2, [2, 3], answered=[], failed={"2": "raised"}, late=[1], standby=[3], questions=[question])
+    third["withdrawn"] = [0]
     fourth = record(3, [], skipped=True, available=0)
     shown = values(folded(first, second, third, fourth))
     assert shown["chosen",] == 6
     assert shown["used",] == 2
     assert (shown["silent",], shown["failed",], shown["late",], shown["standby",]) == (1, 1, 1, 1)
+    assert shown["withdrawn",] == 1
     assert shown["refused", "update", "not-finite"] == 1
     assert shown["refused", "answer", "negative"] == 1
     assert (shown["questions", "loss"], shown["answers", "loss"]) == (8, 6)

@@ -63,6 +63,15 @@ def test_the_page_says_what_happened(tmp_path):
     assert "late" in text
 
 
+def test_members_that_another_federation_had_used_are_withdrawn_and_not_needed(tmp_path):
+    records = [record(0, [0, 1, 2], [0, 1, 2], [0], withdrawn=[1], silent=[2], excluded={"lifetime=1": 2})]
+    text = prose(page(tmp_path, records))
+    assert "1 of 3 updates that were asked for were used (1 withdrawn, 1 silent)" in text
+    assert "1 of 2 that were needed" in text
+    assert "another federation had used up its limit meanwhile" in text
+    assert "Client-rounds that the policy left out" in text
+
+
 def test_charts_have_names_where_a_reader_points(tmp_path):
     strip = fates.strip(digest(tmp_path))
     chosen = {(row["round"], row["client"]): row for row in strip.tables["strip"]}

@@ -29,6 +29,7 @@ def test_what_became_of_everybody(tmp_path):
     assert fates(records[1]) == {0: "used", 1: "standby", 3: "silent"}
     assert fates(records[2]) == {4: "failed", 2: "left out"}
     assert fates({"round": 0, "cohort": [1, 2], "answered": [2]}) == {1: "lost", 2: "used"}
+    assert fates({"round": 0, "cohort": [1, 2], "answered": [2], "withdrawn": [1]}) == {1: "withdrawn", 2: "used"}
     assert fates({"round": 0, "cohort": [1, 2], "answered": None}) == {1: "used", 2: "used"}
 
 

@@ -277,6 +277,23 @@ class TestCosts:
             "b, without lifetime": [],
         }
 
+    def test_rules_of_one_name_in_several_policies_are_left_out_one_by_one(self):
+        policies = [
+            {"participations": 2, "window": "5 rounds"},
+            {"participations": 3, "window": "9 rounds", "only": ["1"]},
+        ]
+        made = plan(with_policy_costs(small(seeds=1, method=[{"name": "uniform"}], policy=policies)))
+        left = {run.setting: [policy.changed() for policy in run.policy] for run in made.runs}
+        assert left == {
+            "with all rules": policies,
+            "without participations of policy 1": policies[1:],
+            "without participations of policy 2": policies[:1],
+            "without all rules": [],
+        }
+        runs = [one("all", policies, 0, 0.5, 1.0, 0), one("some", policies[:1], 0, 0.6, 1.0, 0)]
+        (cost,) = rule_costs(runs)
+        assert (cost.setting, cost.rule) == ("all", "participations of policy 2")
+
     def test_a_study_without_a_policy_is_refused(self):
         with pytest.raises(InputError, match="policy must be given where its costs are to be measured"):
             with_policy_costs(small())
@@ -291,13 +308,13 @@ class TestCosts:
             ),
             one("none", [], 0, 0.8, 50.0, 0),
         ]
-        costs = {cost.rule: cost for cost in rule_costs(runs)}
-        assert set(costs) == {"lifetime", ALL_RULES, "separation"} - {"separation"} | {"separation"} & set(costs)
-        lifetime = costs["lifetime"]
+        costs = {(cost.setting, cost.rule): cost for cost in rule_costs(runs)}
+        assert set(costs) == {("with", "lifetime"), ("with", ALL_RULES), ("less", "separation")}
+        lifetime = costs["with", "lifetime"]
         assert (lifetime.setting, lifetime.method, lifetime.seeds, lifetime.skipped) == ("with", "uniform", 2, 4)
         assert lifetime.accuracy.mean == pytest.approx(0.15)
         assert lifetime.seconds.mean == 30
-        assert costs[ALL_RULES].accuracy.mean == pytest.approx(0.3)
+        assert costs["with", ALL_RULES].accuracy.mean == pytest.approx(0.3)
 
     def test_the_report_has_both_tables(self, tmp_path):
         from sortition.studies.from_python import study
@@ -309,6 +326,7 @@ class TestCosts:
         assert "Client-rounds that the policy left out" in text
         assert KEY in text
         assert "What each rule costs" in text
+        assert "participations = 1, window = 2 rounds</td>" in text
 
 
 def one(setting, policies, seed, accuracy, seconds, skipped):

@@ -26,6 +26,10 @@ from sortition.studies.config import Named, validated
 from sortition.studies.plan import read
 
 BYTES_PER_NUMBER = 4  # of a model
+NOT_WANTED = ("standby", "withdrawn")  # fates of chosen clients that were not needed, or not sent to work
+POLICY_ACTED = (
+    "A policy left clients out of the rounds as they were played; the methods here choose among all who were available."
+)
 UNKNOWN_PRESENCE = "The history does not say who was there, so everybody is taken to have been."
 
 
@@ -73,6 +77,7 @@ def from_run(run: run_folder.Run) -> KnownFederation:
             chosen=_chosen(run.records),
             played_by=run.method,
             shadows=shadow_summaries(cast(list[RoundRecord], run.records)),
+            notes=_policy_notes(run.records),
         )
 
 
@@ -97,6 +102,13 @@ def _configured_devices(run: run_folder.Run) -> dict[str, Any]:
         "pace": Pace.of(config.get("pace"), "run"),
         "work": validated(LocalWork, work, "work"),
     }
+
+
+def _policy_notes(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return what a reader must know where a policy acted in the records, or the entries of an audit log."""
+    if any(record.get("excluded") for record in records):
+        return (POLICY_ACTED,)
+    return ()
 
 
 def _configured_dropout(config: Mapping[str, Any]) -> float:
@@ -159,6 +171,7 @@ def _from_entries(log: Log, path: Path) -> KnownFederation:
         masks=masks,
         chosen=tuple((logged_round.cohort, logged_round.weights) for logged_round in rounds),
         played_by=log.method,
+        notes=_policy_notes([logged_round.entry for logged_round in rounds]),
     )
 
 
@@ -172,6 +185,9 @@ def from_history(history: History, cohort: int | None = None) -> KnownFederation
     counts = facts.get("label_counts")
     if counts is None:
         counts = facts.get("sizes", np.full(clients, MEAN_SIZE)).reshape(-1, 1)
+    notes = _policy_notes(records)
+    if not history.says_who_was_there:
+        notes = (UNKNOWN_PRESENCE, *notes)
     chosen = [(np.array(cohort_of(record), np.int64), np.array(record.get("weights") or [])) for record in records]
     return KnownFederation(
         cohort=cohort or max(history.cohort, 1),
@@ -182,7 +198,7 @@ def from_history(history: History, cohort: int | None = None) -> KnownFederation
         chosen=tuple(chosen),
         played_by=history.method,
         shadows=shadow_summaries(records),
-        notes=() if history.says_who_was_there else (UNKNOWN_PRESENCE,),
+        notes=notes,
     )
 
 
@@ -197,8 +213,8 @@ def _masks(history: History, clients: int) -> Array | None:
 
 
 def _dropout(history: History) -> float:
-    """Return the share of the chosen clients that were wanted and did not help; stand-bys do not count."""
-    outcomes = [fate for record in history.records for fate in fates(record).values() if fate != "standby"]
+    """Return the share of the chosen clients that were wanted and sent to work, and did not help."""
+    outcomes = [fate for record in history.records for fate in fates(record).values() if fate not in NOT_WANTED]
     if not outcomes:
         return 0.0
     n_lost = sum(fate != "used" for fate in outcomes)

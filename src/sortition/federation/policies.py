@@ -27,6 +27,7 @@ from sortition.federation.ledger import Claim, Ledger, Lifetime, Lookback, News
 NUMBER = 4  # bytes of a number that travels
 Excluded = Mapping[str, Ids]  # rule → whom it left out
 Facts = Mapping[str, Array]
+SavedCounts = dict[str, Any]  # what a keeper counted, as JSON knows it
 
 
 @dataclass(frozen=True)
@@ -520,20 +521,31 @@ class PolicyKeeper:
 
     # -- a checkpoint --------------------------------------------------------------------------------------------------
 
-    def export(self) -> list[dict[str, Any]]:
+    def export(self) -> SavedCounts:
         """What was counted, for a checkpoint that holds it itself; a ledger keeps it otherwise."""
-        return [tally.export() for tally in self._tallies]
+        return {
+            "latest": None if self._latest == -np.inf else self._latest,
+            "tallies": [tally.export() for tally in self._tallies],
+        }
 
     def restore(self, saved: object) -> None:
-        """Take over what :meth:`export` gave; refused if of other policies."""
-        if not isinstance(saved, list) or len(saved) != len(self._tallies):
+        """Take over what :meth:`export` gave; refused if of other policies.
+
+        The clock is not read from before the moment of the export: what had left a window then is forgotten.
+        """
+        if not isinstance(saved, dict) or len(saved.get("tallies") or ()) != len(self._tallies):
             raise StorageError("Its counts are of another policy.")
         try:
-            for tally, table in zip(self._tallies, saved, strict=True):
+            latest = -np.inf
+            if saved["latest"] is not None:
+                latest = float(saved["latest"])
+            if np.isnan(latest):
+                raise ValueError("the moment of a policy's counts is not a number")
+            for tally, table in zip(self._tallies, saved["tallies"], strict=True):
                 tally.restore(table)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise StorageError(f"Its policy's counts are damaged: {error}.") from None
-        self._latest = -np.inf
+        self._latest = latest
 
 
 def _counts(policy: Policy) -> bool:

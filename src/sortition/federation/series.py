@@ -25,6 +25,7 @@ SELECTION_BUCKETS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0)  # seconds
 ROUND_BUCKETS = (1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)  # seconds
 STALENESS_BUCKETS = (0.0, 1.0, 2.0, 5.0, 10.0, 50.0)  # versions of the model
 QUANTILES = (0.5, 0.9, 1.0)  # of the rounds since each client was last chosen
+FATES = ("late", "silent", "standby", "failed", "given_up", "too_stale", "withdrawn")  # lists and tables of a record
 NO_ROUND = -1  # the index before the first round
 GUARD_RULES = {"quarantined": "quarantine", "at_ceiling": "ceiling", "thinned": "quota"}  # notes → rule
 REASONS = (
@@ -168,7 +169,7 @@ class SelectionSeries:
         used_ids = answered_ids(record)
         self.totals["chosen"] += len(record.get("cohort") or ())
         self.totals["used"] += len(used_ids)
-        for fate in ("late", "silent", "standby", "failed", "given_up", "too_stale"):
+        for fate in FATES:
             self.totals[fate] += len(_table(record).get(fate) or ())
         self.by_label["rounds"][_result(record, used_ids)] += 1
         for question in record.get("questions") or ():
@@ -235,6 +236,7 @@ class SelectionSeries:
             total("failed", "Chosen clients whose program raised.", "failed"),
             total("given_up", "Trainings that nobody waits for any longer.", "given_up"),
             total("too_stale", "Updates that came and were too old.", "too_stale"),
+            total("withdrawn", "Chosen clients that were not sent to work: another job had used them.", "withdrawn"),
             _refused(self.by_label["refused"]),
             labelled("excluded", "Available clients that a rule kept out of a choice.", "excluded", "rule"),
             labelled("questions", "Questions to clients before a choice.", "questions", "signal"),

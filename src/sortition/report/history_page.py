@@ -39,6 +39,7 @@ SECTIONS = {
 MEANINGS: dict[Fate, str] = {
     "used": "the update arrived in time, and is part of the model",
     "standby": "not needed: the round had closed with enough answers",
+    "withdrawn": "not sent to work: another federation had used up its limit meanwhile",
     "silent": "no answer before the round closed, though it was waited for",
     "failed": "the client's program raised an error",
     "left out": "an update arrived that cannot be used",
@@ -121,7 +122,7 @@ class HistoryPage:
         """Return up to six figures: rounds, clients, updates, who was never chosen, evenness, time."""
         digest = self.digest
         totals = digest.totals
-        needed = sum(totals.values()) - totals.get("standby", 0)
+        needed = sum(totals.values()) - totals.get("standby", 0) - totals.get("withdrawn", 0)
         used = totals.get("used", 0)
         skipped = sum(not outcome for outcome in digest.outcomes)
         candidates = int(digest.candidates.sum())

@@ -31,7 +31,7 @@ from sortition.results.run_folder import CONFIG, document, lines
 MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory
 BACKENDS = {"flower": "Flower", "nvflare": "NVIDIA FLARE", "server": "its own server"}
 
-Fate = Literal["used", "standby", "silent", "failed", "left out", "lost"]
+Fate = Literal["used", "standby", "withdrawn", "silent", "failed", "left out", "lost"]
 FATES: tuple[Fate, ...] = get_args(Fate)
 
 
@@ -188,6 +188,7 @@ def fates(record: RoundRecord) -> dict[int, Fate]:
     failed = record.get("failed") or {}
     left_out = record.get("left_out") or {}
     standby = set(record.get("standby") or ())
+    withdrawn = set(record.get("withdrawn") or ())
     silent = set(record.get("silent") or ())
     fate_by_client: dict[int, Fate] = {}
     for client in cohort_of(record):
@@ -200,6 +201,8 @@ def fates(record: RoundRecord) -> dict[int, Fate]:
             fate = "left out"
         elif client in standby:
             fate = "standby"
+        elif client in withdrawn:
+            fate = "withdrawn"
         elif client in silent:
             fate = "silent"
         fate_by_client[client] = fate
@@ -212,6 +215,7 @@ def _mentioned(record: RoundRecord) -> list[int]:
         cohort_of(record),
         answered_ids(record),
         record.get("standby") or (),
+        record.get("withdrawn") or (),
         record.get("silent") or (),
         record.get("late") or (),
     )

@@ -17,6 +17,7 @@ from sortition.results.statistics import Centre, centre
 
 Tables = Sequence[Mapping[str, Any]]  # the policies of a run, as its configuration has them
 ALL_RULES = "all rules"
+OF_POLICY = " of policy "  # between the name of a rule and the number of its policy
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class RuleCost:
     Attributes:
         setting: the setting with the whole policy.
         method: its label.
-        rule: the name of the rule, or ``all rules`` for the policy as a whole.
+        rule: the name of the rule, with the number of its policy where several have one; ``all rules`` for the
+            policies as a whole.
         seeds: how many seeds were played both ways.
         accuracy: accuracy without the rule less that with it, a share; None where too few seeds have one.
         seconds: simulated seconds with the rule less those without it.
@@ -64,20 +66,38 @@ class RuleCost:
 
 
 def without_rule(policies: Tables, rule: str) -> list[dict[str, Any]]:
-    """The policies without one rule, or without any."""
+    """Return the policies without one rule of :func:`rules_of`, or without any."""
     if rule == ALL_RULES:
         return []
-    left = [Policy(**policy).without(rule) for policy in policies]
-    return [policy.changed() for policy in left if policy is not None]
+    shortened: list[Policy | None] = []
+    for number, table in enumerate(policies, start=1):
+        policy = Policy(**table)
+        name, _, policy_number = rule.partition(OF_POLICY)
+        if policy_number in ("", str(number)):
+            shortened.append(policy.without(name))
+        else:
+            shortened.append(policy)
+    return [policy.changed() for policy in shortened if policy is not None]
 
 
 def rules_of(policies: Tables) -> list[str]:
-    """The names of the rules, in the order in which they are looked at; at the end all of them, where several are."""
-    names = {rule.name for policy in policies for rule in Policy(**policy).rules}
-    ordered = [name for name in RULES if name in names]
-    if len(ordered) > 1:
-        return [*ordered, ALL_RULES]
-    return ordered
+    """Return the names of the rules in the order in which they are looked at; at the end all of them, of several.
+
+    Where several policies have a rule of one name, its names are such as "separation of policy 2", counted from 1.
+    """
+    numbers_by_name: dict[str, list[int]] = {name: [] for name in RULES}
+    for number, table in enumerate(policies, start=1):
+        for rule in Policy(**table).rules:
+            numbers_by_name[rule.name].append(number)
+    names: list[str] = []
+    for name, numbers in numbers_by_name.items():
+        if len(numbers) > 1:
+            names += [f"{name}{OF_POLICY}{number}" for number in numbers]
+        elif numbers:
+            names.append(name)
+    if len(names) > 1:
+        names.append(ALL_RULES)
+    return names
 
 
 def rule_costs(runs: Iterable[PolicyRun]) -> list[RuleCost]:

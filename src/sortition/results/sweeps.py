@@ -54,4 +54,10 @@ def value_text(value: object) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, list) and all(isinstance(table, Mapping) for table in value):  # such as several policies
+        return "; ".join(_table_text(table) for table in value) or "none"
     return str(value)
+
+
+def _table_text(table: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} = {value_text(value)}" for key, value in table.items())

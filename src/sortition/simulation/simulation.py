@@ -38,7 +38,7 @@ from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Driver, Selection
 from sortition.federation.pace import SEEN, Quantile
-from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
+from sortition.federation.policies import Eligible, PolicyKeeper, SavedCounts, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
@@ -123,7 +123,7 @@ class SavedServer:
     attributes: Mapping[str, object]
     registrar_arrays: Mapping[str, Array]
     registrar_header: Mapping[str, Any]
-    policy_counts: list[dict[str, Any]]
+    policy_counts: SavedCounts
 
 
 class SimulatedDriver(Driver):

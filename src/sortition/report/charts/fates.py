@@ -17,6 +17,7 @@ from sortition.results.names import printable
 COLOURS: dict[Fate, str] = {
     "used": "#009E73",
     "standby": "#56B4E9",
+    "withdrawn": "#0072B2",
     "silent": "#E69F00",
     "failed": "#D55E00",
     "left out": "#CC79A7",

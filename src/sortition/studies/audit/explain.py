@@ -140,17 +140,13 @@ def excluded_sentence(rule: str, ids: list[int], names: ClientNames) -> str:
     return f"The policy left out {len(ids)} ({printable(policy.reason(rule), MAX_REASON)}): {names.listed(ids)}."
 
 
-def _was_withdrawn(record: RoundRecord | None, client_id: int) -> bool:
-    return record is not None and client_id in (record.get("withdrawn") or ())
-
-
 def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
     """Say what became of a client that was chosen and whose update was not used."""
-    if _was_withdrawn(record, client_id):
-        return "It was not sent to work: another job had used up its limit meanwhile."
     fate = _fate(record, client_id)
     if record is None or fate in (None, "lost", "used"):
         return LOST
+    if fate == "withdrawn":
+        return "It was not sent to work: another job had used up its limit meanwhile."
     if fate == "standby":
         return "It was not needed: the round closed when enough others had answered."
     if fate == "silent":
@@ -162,11 +158,11 @@ def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
 
 def short_fate(record: RoundRecord | None, client_id: int) -> str:
     """Say the same in few words, for a line of the whole cohort."""
-    if _was_withdrawn(record, client_id):
-        return "withdrawn: used by another job"
     fate = _fate(record, client_id)
     if record is None or fate in (None, "lost", "used"):
         return "did not complete"
+    if fate == "withdrawn":
+        return "withdrawn: used by another job"
     if fate == "standby":
         return "not needed"
     if fate == "silent":

@@ -6,6 +6,7 @@ from tests.federation.fake import Device, Federation, Network
 from tests.federation.test_messenger import Everybody, devices
 
 from sortition.core import LOSS, Cohort, InputError, Needs, Selector, State, method
+from sortition.federation.members import Members
 from sortition.federation.messages import Profile, Reply
 
 QUIET = Everybody(asking=False)
@@ -147,8 +148,6 @@ def test_facts_on_which_the_operators_function_fails_leave_their_client_out():
 @pytest.mark.parametrize("kind", ["tags", "signals", "unsure"])
 @pytest.mark.parametrize("words", [("x",) * 101, ("x" * 256,)])
 def test_a_client_does_not_fill_the_servers_memory_with_words(kind, words):
-    from sortition.federation.members import Members
-
     members = Members(["sizes"])
     sizes = {"sizes": np.array(10)}
     refused = members.meet(
@@ -157,3 +156,10 @@ def test_a_client_does_not_fill_the_servers_memory_with_words(kind, words):
     assert members.names == ["b"]
     rule = f"profile.{kind} must be at most 100 words of at most 255 characters"
     assert refused == {"1": f"{rule}; got {len(words)} words of up to {len(words[0])} characters."}
+
+
+@pytest.mark.parametrize("word", ["\ud800", "a\nb", "\x1b[2J"])
+def test_tags_that_cannot_be_written_are_refused(word):
+    members = Members(["sizes"])
+    refused = members.meet({"1": Profile("a", {"sizes": np.array(10)}, tags=("fine", word))})
+    assert refused == {"1": f"profile.tags must be words that can be printed; got {word!r}."}

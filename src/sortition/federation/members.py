@@ -431,11 +431,14 @@ def _named(session: str, profile: Profile, peer: Peer) -> Profile:
 
 
 def _check_words(kind: str, words: Sequence[str]) -> None:
-    """Refuse more words, or longer ones, than a client may have the server remember."""
+    """Refuse more words, or longer ones, than a client may have the server remember, and what no file can hold."""
     if len(words) > MOST_WORDS or any(len(word) > LONGEST_NAME for word in words):
         longest = max(map(len, words))
         rule = f"at most {MOST_WORDS} words of at most {LONGEST_NAME} characters"
         raise bad(f"profile.{kind}", rule, f"{len(words)} words of up to {longest} characters")
+    for word in words:
+        if not word.isprintable():  # half of a pair of surrogates, which cannot be written; line breaks
+            raise bad(f"profile.{kind}", "words that can be printed", word[:LONGEST_SHOWN])
 
 
 def _misshapen(facts: Mapping[str, Array], usual_shapes: Mapping[str, Shape]) -> str:

@@ -66,7 +66,9 @@ def _arguments() -> argparse.Namespace:
     trust.add_argument("--attacks", nargs="*", default=[], help="default: all")
     trust.add_argument("--unguarded", nargs="*", default=["honest"], help="attacks to play without guards, too")
     trust.add_argument("--partition", default="shards", choices=["shards", "dirichlet"])
-    trust.add_argument("--table", default="", help="write what the report reads to this file, and into docs")
+    trust.add_argument(
+        "--table", default="", help="add what was measured to this table, which the report reads, and to docs"
+    )
     trust.add_argument("--show", action="store_true", help="print the tables of the file, and play nothing")
     return parser.parse_args()
 

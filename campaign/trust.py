@@ -27,6 +27,7 @@ from sortition.report.measured_trust import (
     MOST_PLACES,
     MeasuredTrust,
     MethodTrust,
+    from_table,
 )
 from sortition.selectors import discover
 from sortition.simulation import run
@@ -224,6 +225,21 @@ def summary(outcomes: Sequence[Outcome]) -> MeasuredTrust:
     )
 
 
+def merged(stored: MeasuredTrust, measured: MeasuredTrust) -> MeasuredTrust:
+    """Return a table with the rows that were measured now in place of stored ones, or beside them.
+
+    Rows of other guards, attacks or seeds cannot stand in one table.
+    """
+    if (stored.guards, stored.seeds) != (measured.guards, measured.seeds):
+        raise ValueError("The stored table is of other guards, attacks or seeds; write to another file.")
+    methods = {**stored.methods, **measured.methods}
+    return MeasuredTrust(
+        guards=stored.guards,
+        seeds=stored.seeds,
+        methods={method: methods[method] for method in sorted(methods)},
+    )
+
+
 def complete(runs: Runs, methods: Sequence[str]) -> Runs:
     """The outcomes of seeds under which every method was played with the same attack and guards."""
     chosen: dict[tuple[str, str, str], dict[int, Outcome]] = {}
@@ -317,9 +333,12 @@ def report(given: argparse.Namespace) -> int:
             write(path, methods, attacks, "guards", seed, given.partition)
             write(path, methods, given.unguarded, "none", seed, given.partition)
     outcomes = read(path)
-    measured = summary(outcomes)
+    measured = summary([outcome for outcome in outcomes if not given.attacks or outcome.attack in given.attacks])
     if given.table:
-        Path(given.table).write_text(json.dumps(asdict(measured), indent=1) + "\n")
+        path = Path(given.table)
+        if path.exists():
+            measured = merged(from_table(json.loads(path.read_text())), measured)
+        path.write_text(json.dumps(asdict(measured), indent=1) + "\n")
         write_pages(measured, Path("docs"))
     print(table(measured))
     print(unguarded(outcomes))

@@ -1,12 +1,12 @@
 """A tenth of the clients that comes back together destroys a model without guards, and does not with them."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from campaign import trust
-from sortition.report.measured_trust import from_table
+from sortition.report.measured_trust import MeasuredTrust, MethodTrust, from_table
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +47,14 @@ def test_outcomes_are_kept_and_not_played_twice(tmp_path, monkeypatch):
     assert figures.losses == {"framing": round(max(honest[seed] - framed[seed] for seed in (0, 1)), 1)}
     assert from_table(json.loads(json.dumps(asdict(measured)))) == measured
     assert f"| uniform | {figures.accuracy:.1f} |" in trust.table(measured)
+
+
+def test_rows_are_added_to_a_table_of_the_same_guards_attacks_and_seeds():
+    first = MethodTrust(accuracy=90.0, cost=0.0, losses={"always": 1.0}, places=10.0, after_return=0.0, quarantined=0)
+    second = replace(first, accuracy=95.0)
+    stored = MeasuredTrust(guards={"norm": 20.0}, seeds={"always": [3]}, methods={"b": first, "c": first})
+    measured = replace(stored, methods={"c": second, "a": second})
+    table = trust.merged(stored, measured)
+    assert list(table.methods.items()) == [("a", second), ("b", first), ("c", second)]
+    with pytest.raises(ValueError, match="other guards, attacks or seeds"):
+        trust.merged(stored, replace(measured, seeds={"always": [4]}))

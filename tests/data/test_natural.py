@@ -265,7 +265,7 @@ def test_a_damaged_table_a_pipe_and_lists_are_refused(tmp_path):
         with suppress(DataError, InputError):
             from_table(path, client="c", label="y")
     pl.DataFrame({"c": [1] * 6, "y": [[0]] * 6, "a": [1.0] * 6}).write_parquet(path)
-    with pytest.raises(InputError, match="labels must be numbers or texts"):
+    with pytest.raises(DataError, match="its column 'y' holds List"):
         from_table(path, client="c", label="y")
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(DataError, match="it is not a file"):

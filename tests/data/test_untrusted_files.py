@@ -12,7 +12,9 @@ import polars as pl
 import pytest
 
 from sortition import availability, data
+from sortition.availability import _tables
 from sortition.core import DataError
+from sortition.data import parquet
 from sortition.data.catalogue import ENTRIES
 from sortition.data.image_files import _batch, decode, read_idx
 
@@ -112,13 +114,10 @@ def test_compressed_traces_are_refused(tmp_path):
 
 
 def test_a_parquet_file_that_announces_too_many_rows(tmp_path, monkeypatch):
-    from sortition.availability import _tables
-
-    monkeypatch.setattr(_tables, "MOST_ROWS", 1000)
-    pl.DataFrame({"client_id": [0] * 2000, "start": [0] * 2000, "end": [1] * 2000}).write_parquet(
-        tmp_path / "t.parquet"
-    )
-    quietly(trace(tmp_path / "t.parquet"), DataError, "it announces 2,000 rows")
+    monkeypatch.setattr(parquet, "ALWAYS_ALLOWED", 1000)
+    path = tmp_path / "t.parquet"
+    repeated(start=0, end=1).write_parquet(path)
+    quietly(trace(path), DataError, "it announces 2,000,000 rows")
 
 
 @pytest.mark.parametrize("name", ["t.npy", "t.npz", "t.csv", "t.parquet"])
@@ -136,3 +135,47 @@ def test_own_data_of_python_objects_are_refused(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="unpickled"):
         data.load(str(tmp_path / "d.npz"))
     assert not (tmp_path / "gone-off").exists()
+
+
+REPEATED = 2_000_000  # rows of one number, which take some kilobytes in a Parquet file
+
+
+def repeated(**values: object) -> pl.DataFrame:
+    return pl.select(pl.repeat(0, REPEATED, dtype=pl.Int64).alias("client_id")).with_columns(
+        **{name: pl.lit(value) for name, value in values.items()}
+    )
+
+
+def test_columns_that_a_trace_does_not_need_are_not_read(tmp_path):
+    path = tmp_path / "t.parquet"
+    needless = {f"x{column}": 1.0 for column in range(50)}
+    repeated(start=0.0, end=1.0, **needless).write_parquet(path)
+    assert path.stat().st_size < 1 << 20
+    assert _tables.read_table(path, _tables.COLUMNS).columns == ["client_id", "start", "end"]
+    lists = pl.DataFrame({"client_id": [0], "start": [0.0], "end": [1.0], "x": [[0.0] * 1000]})
+    lists.write_parquet(path)
+    assert trace(path)().tolist() == [True, False, False]
+
+
+def test_a_small_file_of_very_many_equal_numbers_is_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    repeated(label=0, **{f"x{column}": 1.0 for column in range(50)}).write_parquet(path)
+    quietly(lambda: data.load(path, client="client_id", label="label"), DataError, "more than the 1,073,741,824")
+
+
+def test_a_column_of_lists_is_refused_where_it_is_wanted(tmp_path):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"client_id": [0], "start": [[0.0] * 1000], "end": [1.0]}).write_parquet(path)
+    quietly(trace(path), DataError, "its column 'start' holds List")
+
+
+@pytest.mark.parametrize("column", ["client", "label", "x"])
+def test_one_long_text_does_not_widen_an_array_of_texts(tmp_path, column):
+    texts = {"client": ["a"] * 10_000, "label": ["b"] * 10_000, "x": ["c"] * 10_000}
+    texts[column][0] = "d" * 10_000
+    frame = pl.DataFrame(texts)
+    frame.write_csv(tmp_path / "t.csv")
+    frame.write_parquet(tmp_path / "t.parquet")
+    for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
+        words = f"its column '{column}' has a text of 10,000 bytes"
+        quietly(lambda path=path: data.load(path, client="client", label="label"), DataError, words)

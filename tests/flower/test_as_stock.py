@@ -313,10 +313,10 @@ def test_a_metric_that_training_does_not_give_is_found_before_a_round_is_paid_fo
     answer(app, facts=sizes)
     grid = grid_of(app, NODES)
     made = SelectorStrategy("delta", cohort=3, strategy=FedAvg(fraction_evaluate=0.0))
-    with pytest.raises(InputError, match=r"Delta wants 'step-gradient' reported, .* client 0 .* a metric 'steps'"):
+    with pytest.raises(InputError, match=r"Delta wants 'step-gradient' reported, .* client \d .* a metric 'steps'"):
         made.start(grid, wire.to_record(MODEL), 2)
     assert grid.count("train") == 0
-    assert grid.count("query.step_gradient") == 1  # one client trained on trial
+    assert grid.count("query.step_gradient") == 3  # clients that trained on trial
 
 
 def test_a_method_whose_reports_are_given_is_tried_once_and_leaves_no_trace():

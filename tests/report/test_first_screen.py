@@ -1,6 +1,7 @@
 """What a reader sees first: title, answer, cards; and the answer for studies that cannot give one."""
 
 import json
+import shutil
 
 import pytest
 from tests.report.conftest import write_run
@@ -16,6 +17,8 @@ from sortition.report.page import Page
 from sortition.report.palette import Palette
 from sortition.report.tables import bold_cells, rows
 from sortition.report.verdicts import answer, cards, verdict_lines
+from sortition.results.run_folder import find
+from sortition.results.summary import tables
 
 TUNED = "Each method was given the same number of tried values"
 
@@ -85,6 +88,40 @@ def test_an_unfair_comparison_is_not_praised(tmp_path):
     assert not points["Methods differ in the selection alone"].passed
     fair = study(tmp_path / "fair", {"fedgs": 0.1})
     assert {point.asks: point for point in checklist(gather([fair]))}["Methods differ in the selection alone"].passed
+
+
+def test_seeds_that_only_one_method_has_are_warned_of(tmp_path):
+    study(tmp_path, {"mine": 0.4})
+    for seed in (1, 4):
+        shutil.rmtree(tmp_path / "main" / "mine" / f"seed-{seed}")
+    words = "Warning: mine is not compared fairly with uniform (seeds: 0, 2 to 3, 5, not 0 to 5)."
+    assert answer(gather([tmp_path])).endswith(words)
+    assert any(words in note for table in tables(find(tmp_path)) for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"data": {"digest": "b" * 64, "partition": "c" * 64}}, "data.digest: bbbbbbbbbbbb, not aaaaaaaaaaaa"),
+        (
+            {"data": {"digest": "a" * 64, "partition": "b" * 64}},
+            "data.partition_digest: bbbbbbbbbbbb, not cccccccccccc",
+        ),
+        ({"test_examples": 50}, "data.test_examples: 50, not 10000"),
+        ({"data": {}}, "data.digest: –, not aaaaaaaaaaaa; data.partition_digest: –, not cccccccccccc"),
+    ],
+)
+def test_runs_on_other_data_of_the_same_name_are_warned_of(tmp_path, manifest, words):
+    study(tmp_path, {"mine": 0.4})
+    for path in tmp_path.rglob("manifest.json"):
+        content = json.loads(path.read_text()) | {"data": {"digest": "a" * 64, "partition": "c" * 64}}
+        path.write_text(json.dumps(content))
+    assert "fairly" not in answer(gather([tmp_path]))
+    for path in (tmp_path / "main" / "mine").rglob("manifest.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | manifest))
+    warning = f"Warning: mine is not compared fairly with uniform ({words})."
+    assert answer(gather([tmp_path])).endswith(warning)
+    assert any(warning in note for table in tables(find(tmp_path)) for note in table.notes)
 
 
 def test_a_lone_unfair_method_leads_with_a_warning(tmp_path):

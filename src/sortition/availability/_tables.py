@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,13 @@ from sortition.core.arrays import Array, Floats
 from sortition.core.errors import DataError, InputError, bad, printable
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.snapshot import FOREIGN
+from sortition.data.parquet import read_parquet
 
 if TYPE_CHECKING:
     import polars as pl
 
 WHO = "availability trace"
-MOST_ROWS = 100_000_000  # of a Parquet file, which can announce any number in a kilobyte
+COLUMNS = ("client_id", "start", "end", "time", "state")
 COMPRESSED = (
     b"\x1f\x8b",
     b"BZh",
@@ -41,7 +43,7 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
     try:
         if path.suffix in (".npy", ".npz"):
             return as_matrix(_read_array(path), clients)
-        table = read_table(path)
+        table = read_table(path, COLUMNS)
     except InputError:
         raise
     except FOREIGN as error:
@@ -94,19 +96,15 @@ def _read_array(path: Path) -> Array:
     return next(iter(read_npz(path).values()), np.empty(0))
 
 
-def read_table(path: Path) -> pl.DataFrame:
-    """Read a CSV or Parquet file; one that is no such table, compressed or endless raises ValueError."""
+def read_table(path: Path, columns: Collection[str] | None = None) -> pl.DataFrame:
+    """Read a CSV file, or of a Parquet file these columns; no such table, a compressed or endless one: ValueError."""
     try:
         import polars as pl
     except ImportError as error:
         raise DataError("Reading a trace needs polars: pip install 'sortition[lab]'.") from error
     try:
         if path.suffix == ".parquet":
-            counted = pl.scan_parquet(path, glob=False).select(pl.len()).collect()
-            rows = counted.item()  # read from the file's foot: nothing is decompressed
-            if rows > MOST_ROWS:
-                raise ValueError(f"it announces {rows:,} rows, more than {MOST_ROWS:,}")
-            return pl.read_parquet(path, glob=False)
+            return read_parquet(path, columns)
         with path.open("rb") as file:
             if file.read(6).startswith(COMPRESSED):
                 raise ValueError("it is compressed; unpack it first")

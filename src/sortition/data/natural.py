@@ -17,10 +17,11 @@ from sortition.core.inputs import Examples, Inputs, joined
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.streams import stream
 from sortition.data.dataset import Dataset
+from sortition.data.parquet import read_parquet
 from sortition.data.user_data import Example, InputsLike, Targets, as_inputs, as_numpy, as_targets
 
 LARGEST = 4 << 30  # bytes of one LEAF file
-MOST_ROWS = 1_000_000_000  # of a Parquet file, which can announce any number in a kilobyte
+LONGEST_TEXT = 1_000  # bytes of a text in a table: an array of texts is as wide as its longest
 TEST = 0.2
 JsonExample = str | list[object]  # a text, or numbers in nested lists
 JsonLabel = str | float
@@ -195,14 +196,20 @@ def from_table(path: Path, *, client: str, label: str, test: float = TEST, seed:
         if path.exists() and not path.is_file():  # a pipe never begins, a device never ends
             raise OSError("it is not a file")
         if path.suffix.lower() == ".parquet":
-            if pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > MOST_ROWS:
-                raise OSError(f"it announces more than {MOST_ROWS:,} rows")
-            frame = pl.read_parquet(path, glob=False)
+            frame = read_parquet(path)
         else:
             frame = pl.read_csv(path, glob=False, infer_schema_length=None)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        _check_texts(frame.select(pl.col(pl.String).str.len_bytes().max()).to_dicts())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}.") from None
     return from_frame(frame, client=client, label=label, name=path.stem, test=test, seed=seed)
+
+
+def _check_texts(longest: Sequence[Mapping[str, int | None]]) -> None:
+    """Refuse a table with a text that is too long; ``longest`` has the bytes of the longest one by column."""
+    for column, n_bytes in (longest or [{}])[0].items():
+        if n_bytes is not None and n_bytes > LONGEST_TEXT:
+            raise ValueError(f"its column {column[:99]!r} has a text of {n_bytes:,} bytes, more than {LONGEST_TEXT:,}")
 
 
 def from_leaf(path: Path) -> Dataset:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -34,6 +34,7 @@ from sortition.federation.messages import Peer, Profile
 CHANGE = 10.0  # a client that comes back may have so many times as many examples as before, or so many times fewer
 LONGEST_NAME = 255  # characters
 LONGEST_SHOWN = 40  # characters of a name that is refused
+MOST_WORDS = 100  # tags of a client, and signals that it answers
 WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
 Refresh = float | Literal["selection"]  # seconds that a fact stays true, or: asked before every selection
 Owner = Callable[[str], Hashable]
@@ -212,6 +213,8 @@ class Members:
         if not profile.name.isprintable() or len(profile.name) > LONGEST_NAME:
             rule = f"one line of at most {LONGEST_NAME} characters that can be printed"
             raise bad("name", rule, repr(profile.name[:LONGEST_SHOWN]))
+        for kind in ("tags", "signals", "unsure"):
+            _check_words(kind, getattr(profile, kind))
         lacking = [name for name in self.signals if sketched(name)[0] not in profile.signals]
         if lacking:
             raise InputError(f"does not answer {', '.join(sorted(lacking))}, which {self.signals[lacking[0]]} needs")
@@ -428,6 +431,17 @@ def _named(session: str, profile: Profile, peer: Peer) -> Profile:
     if peer.key:
         return replace(profile, name=f"key-{peer.key[:16]}")
     return replace(profile, name=f"node-{session}")
+
+
+def _check_words(kind: str, words: Sequence[str]) -> None:
+    """Refuse more words, or longer ones, than a client may have the server remember, and what no file can hold."""
+    if len(words) > MOST_WORDS or any(len(word) > LONGEST_NAME for word in words):
+        longest = max(map(len, words))
+        rule = f"at most {MOST_WORDS} words of at most {LONGEST_NAME} characters"
+        raise bad(f"profile.{kind}", rule, f"{len(words)} words of up to {longest} characters")
+    for word in words:
+        if not word.isprintable():  # half of a pair of surrogates, which cannot be written; line breaks
+            raise bad(f"profile.{kind}", "words that can be printed", word[:LONGEST_SHOWN])
 
 
 def _misshapen(facts: Mapping[str, Array], usual_shapes: Mapping[str, Shape]) -> str:

@@ -26,6 +26,7 @@ from sortition.core.questions import Measure
 from sortition.core.rounds import Cohort, Population
 from sortition.core.selector import Needs
 from sortition.core.signals import UPDATE, ModelSize, sketched
+from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals
 from sortition.federation.engine import Engine, Step
@@ -43,6 +44,8 @@ LONGEST_PAUSE = 3600.0  # seconds between two questions to a stranger that was s
 PRESENT = 100_000  # members up to which a record says who was there
 LONGEST_REASON = 500  # characters of what a client says went wrong, in records
 LOG_EVERY = 30.0  # seconds between two lines of the log while clients are waited for
+WITNESSES = 2  # clients that must fail before their program is said to be at fault: one may be broken, or hostile
+TRIALS = 3  # clients that train on trial, at most, before their program is said not to report what is wanted
 REMEMBERED_LAPSED = 10_000  # trainings that missed their deadline whose clients are still known by the handle
 
 
@@ -158,6 +161,9 @@ class Messenger:
         self._models: dict[int, Model] = {}
         self._shortened: dict[int, Model] = {}  # the same, none further from the model than the guards allow
         self._answered_signals: set[str] = set()  # that somebody answered
+        self._failed_trials: dict[int, str] = {}  # clients whose training on trial failed, and why
+        self._failed_trainings: dict[int, str] = {}  # clients that failed to train before any round moved the model
+        self._said_of_eligible: dict[int, str] = {}  # what was last logged of clients that ``eligible`` failed on
         self._profiles: dict[str, Profile] = {}  # answers that are not entered yet
         self._peers: Mapping[str, Peer] = {}
         self._appointments: dict[str, _Appointment] = {}  # of strangers that were silent or refused, by session
@@ -233,16 +239,34 @@ class Messenger:
     def _with_fresh_facts(self, clients: Ids) -> Eligible:
         """Return those of these clients that give their facts and that the operator calls eligible."""
         with_fresh_facts = self._refreshed(clients)
-        eligible = [client for client in with_fresh_facts.tolist() if self._is_eligible(client)]
+        eligible = self._called_eligible(with_fresh_facts)
         facts = {
             fact: np.array([_number(self.members[client].facts.get(fact)) for client in eligible])
             for fact in facts_of(self.policy.policies)
         }
         return Eligible(np.array(eligible, np.int64), facts)
 
-    def _is_eligible(self, client: int) -> bool:
-        member = self.members[client]
-        return self.options.is_eligible(member.name, member.tags, member.facts)
+    def _called_eligible(self, clients: Ids) -> list[int]:
+        """Return those of these clients that the operator calls eligible.
+
+        A client on which the operator's function fails is not; that it fails on all of them is said at once.
+        """
+        eligible: list[int] = []
+        faults: dict[int, str] = {}
+        for client in clients.tolist():
+            member = self.members[client]
+            try:
+                if self.options.is_eligible(member.name, member.tags, member.facts):
+                    eligible.append(client)
+            except InputError as error:
+                faults[client] = str(error)
+        if len(faults) == clients.size >= WITNESSES:
+            raise InputError(next(iter(faults.values())))
+        for client, fault in faults.items():
+            if self._said_of_eligible.get(client) != fault:
+                self.logger.warning("Client %s is not eligible: %s", self.members[client].name, fault)
+        self._said_of_eligible |= faults
+        return eligible
 
     def busy_sessions(self) -> set[str]:
         """Return the sessions that are still at work on a question or a training."""
@@ -397,13 +421,17 @@ class Messenger:
         self._refuse(refused)
 
     def _refuse(self, refused: Mapping[str, str]) -> None:
-        """Log who cannot take part; that nobody can is a mistake of the clients' program, said at once."""
+        """Log who cannot take part; that nobody of those who are waited for can is said at once.
+
+        It is a mistake of the clients' program. One client that is refused alone shows nothing of the others.
+        """
         for session, reason in refused.items():
             self.logger.warning("Node %s cannot take part: %s", self._called(session), reason)
             if session not in self._name_holders:
                 self._postpone(session)
         nobody_else = not (len(self.members) or self._open_enrolments() or self._profiles)
-        if refused and nobody_else and self._peers.keys() <= self._appointments.keys():
+        enough_online = len(self._peers) >= max(WITNESSES, self.options.wait_for, self.options.least_online)
+        if refused and nobody_else and enough_online and self._peers.keys() <= self._appointments.keys():
             session, reason = next(iter(refused.items()))
             raise InputError(
                 f"No node can take part; node {self._called(session)}: {reason.rstrip('.')}. "
@@ -452,11 +480,16 @@ class Messenger:
     def _try_reports(self) -> None:
         """Find out before the first round is paid for whether the clients' training gives what the method wants.
 
-        Where only a training shows that, one client trains on trial, and nothing of it is kept.
+        Where only a training shows that, one client trains on trial, and nothing of it is kept. Where it fails, others
+        do: their program is at fault where all of them fail, and one client alone shows nothing.
         """
-        if self.tried or not self.candidates.size:
+        untried = self.candidates[~np.isin(self.candidates, list(self._failed_trials))]
+        if self.tried or not untried.size:
             return
-        client = int(self.candidates[0])
+        client = int(untried[0])
+        if self._failed_trials:  # whoever sorts first by a name of its own choice does not decide alone
+            draw = stream(self.options.seed, "trial", len(self._failed_trials))
+            client = int(draw.choice(untried))
         member = self.members[client]
         names = dict.fromkeys(signal.name for signal in self.needs.reports)
         unsure = [name for name in names if sketched(name)[0] in member.unsure]
@@ -474,19 +507,30 @@ class Messenger:
             purpose="rehearsal",
             trains=True,
         )
-        self.policy.claim(self.candidates[:1])
+        self.policy.claim(np.array([client]))
         for name in unsure:
             reply = self._exchange([replace(ask, signals=(name,))], seconds, name).get(client)
             if reply is None:  # nothing is learnt from silence: another client is tried before the next round
                 self.candidates = self.candidates[1:]
                 return
             if reply.outcome == "failed":
-                method = type(self.options.selector).__name__
-                raise InputError(
-                    f"{method} wants {name!r} reported, and the training of client {member.name} does not give it: "
-                    f"{reply.reason.strip()}"
-                )
+                self._failed_trials[client] = reply.reason.strip()
+                self._check_trials(name, n_others=untried.size - 1)
+                self._try_reports()
+                return
         self.tried = True
+
+    def _check_trials(self, signal: str, n_others: int) -> None:
+        """Log the trial that failed last; raise where nobody else is to be tried."""
+        failed = len(self._failed_trials)
+        client, reason = next(reversed(self._failed_trials.items()))
+        fault = (
+            f"{type(self.options.selector).__name__} wants {signal!r} reported, and the training of client "
+            f"{self.members[client].name} does not give it: {reason}"
+        )
+        if failed >= TRIALS or (failed >= WITNESSES and not n_others):
+            raise InputError(fault)
+        self.logger.warning("%s", fault)
 
     # -- what the driver asks for --------------------------------------------------------------------------------------
 
@@ -571,7 +615,7 @@ class Messenger:
         if any(reply.outcome == "ok" for reply in replies.values()):
             self._answered_signals.add(subject)
         was_ever_answered = subject in self._answered_signals or self.moved
-        if is_needed and asks and len(failed) == len(asks) and not was_ever_answered:
+        if is_needed and len(failed) == len(asks) >= WITNESSES and not was_ever_answered:
             reason = next(iter(failed.values())).strip()
             raise InputError(f"None of the {len(asks)} clients asked can answer {subject!r}: {reason}")
         return replies
@@ -782,10 +826,14 @@ class Messenger:
         training = self.training
         failed = {client: reply.reason for client, reply in training.replies.items() if reply.outcome == "failed"}
         failed |= self._faults
-        if training.asks and len(failed) == len(training.asks) and not self.moved:
+        if self.moved or not training.asks or len(failed) < len(training.asks):
+            return
+        self._failed_trainings |= failed
+        n_failed = len(self._failed_trainings)
+        if n_failed >= WITNESSES:
             client, reason = next(iter(failed.items()))
             name = self.members[client].name
-            raise InputError(f"None of the {len(failed)} chosen clients can train; client {name}: {reason.strip()}")
+            raise InputError(f"None of the {n_failed} chosen clients can train; client {name}: {reason.strip()}")
 
     def _log_training(self, cohort: Cohort) -> None:
         """Log who is left out, could not report, was not needed or was silent."""

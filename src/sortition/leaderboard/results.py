@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from sortition.core.errors import StorageError
+from sortition.data.parquet import read_parquet
 from sortition.leaderboard.suite import Suite
 from sortition.results import metrics
 from sortition.results.run_folder import Run
@@ -15,7 +16,6 @@ from sortition.studies.plan import StudyPlan
 from sortition.studies.runs.runner import place
 
 RUNS = "runs.parquet"
-MOST_ROWS = 10_000_000  # a Parquet file of a kilobyte can announce any number of rows
 KEY = ["suite", "cell", "method", "seed"]
 FIGURES = {  # column → name in a run's summary
     "auc": "mean-accuracy",
@@ -45,12 +45,8 @@ def stored(path: Path) -> pl.DataFrame:
     if not path.exists():
         return pl.DataFrame(schema=SCHEMA)
     try:
-        if not path.is_file():
-            raise ValueError("it is not a file")
-        n_rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-        if n_rows > MOST_ROWS:
-            raise ValueError(f"it announces {n_rows:,} rows, more than {MOST_ROWS:,}")
-        return pl.read_parquet(path, glob=False).select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
+        rows = read_parquet(path, SCHEMA)
+        return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         first_line = (str(error).splitlines() or ["unreadable"])[0]
         raise StorageError(f"{path} is no table of a leaderboard's runs: {first_line}. Remove it.") from None

@@ -13,13 +13,13 @@ import polars as pl
 
 from sortition import __version__
 from sortition.core.errors import StorageError
+from sortition.data.parquet import read_parquet
 from sortition.leaderboard.entrants import Entrant
 from sortition.leaderboard.figures import Curve
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.results import metrics
 from sortition.results.run_folder import Run
 
-MOST_ROWS = 1_000_000  # a Parquet file of a kilobyte can announce any number of rows
 KEY = ["cell", "label", "seed"]
 DONE = "done"
 FAILED = "failed"
@@ -49,6 +49,7 @@ SCHEMA: dict[str, Any] = {
     "milliseconds": pl.Float32,
     "seconds": pl.Float32,
 }
+LISTS = tuple(name for name, kind in SCHEMA.items() if kind.is_nested())
 CHOICES = ("round", "cohort", "answered", "skipped")  # what the digest of choices holds of a round
 
 
@@ -130,12 +131,8 @@ def read_rows(path: Path) -> pl.DataFrame:
     if not path.exists():
         return table_of([])
     try:
-        if not path.is_file():
-            raise ValueError("it is not a file")
-        n_rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-        if n_rows > MOST_ROWS:
-            raise ValueError(f"it announces {n_rows:,} rows, more than {MOST_ROWS:,}")
-        return pl.read_parquet(path, glob=False).select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
+        rows = read_parquet(path, SCHEMA, lists=LISTS)
+        return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         first_line = (str(error).splitlines() or ["unreadable"])[0]
         raise StorageError(f"{path} is no table of a leaderboard's runs: {first_line}. Remove it.") from None

@@ -20,6 +20,7 @@ from sortition.results.comparisons import (
     check_baseline,
     criteria_of,
     resolution_of,
+    with_inputs,
 )
 from sortition.results.copies import CopyFinder
 from sortition.results.cost import common_budget, figures_at_cost, limit_of
@@ -104,7 +105,10 @@ class Setting:
         return SettingComparison(
             figures={label: {run.seed: run.figures for run in runs} for label, runs in tested.items()},
             names={label: runs[0].name for label, runs in tested.items()},
-            configs={label: {run.seed: run.config for run in runs} for label, runs in tested.items()},
+            configs={
+                label: {run.seed: with_inputs(run.config, run.manifest) for run in runs}
+                for label, runs in tested.items()
+            },
             metric=self.metric,
             criteria=self.criteria,
             resolution=resolution_of([run.manifest for run in runs], self.metric),

@@ -63,6 +63,8 @@ SHARED = (
     "evaluate_every",
 )
 OF_THE_METHOD = ("guards.reweight",)
+SHOWN_DIGEST = 12  # characters of a digest that tell two apart for a reader
+SHOWN_RANGES = 5  # of seeds; with more, their number
 Figures = Mapping[str, float | None]  # of one run, by name
 Methods = Mapping[str, Mapping[int, Figures]]  # label → seed → figures
 
@@ -196,7 +198,7 @@ class SettingComparison:
     Attributes:
         figures: label → seed → figures of the run; empty for a run that is not finished.
         names: label → name of the method.
-        configs: label → seed → configuration of the run.
+        configs: label → seed → configuration of the run, with its data (:func:`with_inputs`).
         metric: ``accuracy``, ``loss`` or the metric of another task.
         criteria: margin, baseline, and whether all pairs are compared.
         resolution: the smallest step of the metric, where known.
@@ -385,7 +387,10 @@ class SettingComparison:
             figure=figure,
             window=self.window if self.budget is None else None,
             budget=self.budget,
-            unlike=unlike(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
+            unlike=(
+                *unlike_seeds(method_runs, baseline_runs),
+                *unlike(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
+            ),
             traffic_ratio=self._cost_ratio(method_runs, baseline_runs, "megabytes"),
             passes_ratio=self._cost_ratio(method_runs, baseline_runs, "passes"),
             speed_up=None if middle is None else middle.mean,
@@ -439,6 +444,47 @@ def unlike(method_configs: Mapping[int, Config], baseline_configs: Mapping[int, 
                 )
                 differing.setdefault(key, difference)
     return tuple(differing.values())
+
+
+def with_inputs(config: Config, manifest: Mapping[str, Any]) -> Config:
+    """Return a run's configuration with what its manifest says of the data that were split and tested on.
+
+    A file of data can change between two runs of one configuration; methods on other data are not compared fairly.
+    """
+    data = manifest.get("data") or {}
+    found = {
+        "digest": data.get("digest"),
+        "partition_digest": data.get("partition"),
+        "test_examples": manifest.get("test_examples"),
+    }
+    known = {key: str(value)[:SHOWN_DIGEST] for key, value in found.items() if value is not None}
+    return {**config, "data": {**config.get("data", {}), **known}}
+
+
+def unlike_seeds(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> tuple[Unlike, ...]:
+    """Return the seeds that have a finished run of the one method alone, as a difference; nothing where all have both.
+
+    Whoever leaves out seeds, or loses them where a method fails, may have chosen them.
+    """
+    method_seeds = sorted(seed for seed, figures in method_runs.items() if figures)
+    baseline_seeds = sorted(seed for seed, figures in baseline_runs.items() if figures)
+    if method_seeds == baseline_seeds:
+        return ()
+    return (Unlike("seeds", method_value=seeds_text(method_seeds), baseline_value=seeds_text(baseline_seeds)),)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Write sorted seeds, runs of them as a range: ``0 to 4, 7``."""
+    ranges: list[list[int]] = []
+    for seed in seeds:
+        if ranges and seed == ranges[-1][-1] + 1:
+            ranges[-1].append(seed)
+        else:
+            ranges.append([seed])
+    parts = [str(group[0]) if len(group) == 1 else f"{group[0]} to {group[-1]}" for group in ranges]
+    if len(parts) > SHOWN_RANGES:
+        return f"{len(seeds)} seeds"
+    return ", ".join(parts) or "none"
 
 
 def _shared_values(config: Config) -> dict[str, Any]:

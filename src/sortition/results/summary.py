@@ -17,6 +17,7 @@ from sortition.results.comparisons import (
     SettingComparison,
     resolution_of,
     to_target,
+    with_inputs,
 )
 from sortition.results.copies import Copy, without_copies
 from sortition.results.cost import common_budget, figures_at_cost, limit_of
@@ -165,7 +166,10 @@ def comparison_of(methods: Runs, criteria: Criteria = DEFAULT) -> SettingCompari
     return SettingComparison(
         figures=figures(methods, budget),
         names=names_of(methods),
-        configs={label: {seed: run.config for seed, run in by_seed.items()} for label, by_seed in methods.items()},
+        configs={
+            label: {seed: with_inputs(run.config, run.manifest) for seed, run in by_seed.items()}
+            for label, by_seed in methods.items()
+        },
         metric=metric_name,
         criteria=criteria,
         resolution=resolution_of([run.manifest for run in runs], metric_name),

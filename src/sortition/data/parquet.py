@@ -1,0 +1,53 @@
+"""Tables from untrusted Parquet files: only the columns that are wanted, and no more memory than is sensible.
+
+A Parquet file stores a number that repeats once: a kilobyte can hold any number of rows and columns of it. Whether a
+file is too large is decided from its foot, before anything is unpacked; a column that nobody asked for, of whatever
+type, is not read at all. Lists are read only where they are wanted by name, since a single row can hold any number of
+values, which the foot does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ALWAYS_ALLOWED = 1 << 30  # bytes that any file may unpack to
+LARGEST_RATIO = 20  # beyond that, so many times its own size: numbers that differ shrink to a half or a tenth
+WIDEST = 16  # bytes of a cell, at most: a text is held as so many bytes beside its letters
+
+
+def read_parquet(path: Path, columns: Collection[str] | None = None, *, lists: Collection[str] = ()) -> pl.DataFrame:
+    """Read columns of a Parquet file, those that it has; refuse one that would take too much memory.
+
+    Args:
+        path: of the file.
+        columns: the wanted ones; None for all.
+        lists: those of the wanted columns that may hold lists.
+
+    Raises:
+        ValueError: where the file announces too much, or a wanted column holds lists or tables.
+        polars.exceptions.PolarsError: where it is no Parquet file.
+    """
+    import polars as pl  # here, since those who read other files need none of it
+
+    if not path.is_file():  # a pipe never begins, a device never ends
+        raise ValueError("it is not a file")
+    table = pl.scan_parquet(path, glob=False)
+    schema = table.collect_schema()
+    wanted = [column for column in schema if columns is None or column in columns]
+    for column in wanted:
+        if schema[column].is_nested() and column not in lists:
+            raise ValueError(f"its column {column[:99]!r} holds {schema[column]}, not numbers or texts")
+    n_rows = table.select(pl.len()).collect().item()  # read from the foot
+    n_bytes = n_rows * len(wanted) * WIDEST
+    limit = max(ALWAYS_ALLOWED, LARGEST_RATIO * path.stat().st_size)
+    if n_bytes > limit:
+        raise ValueError(
+            f"it announces {n_rows:,} rows of {len(wanted):,} columns, up to {n_bytes:,} bytes, "
+            f"more than the {limit:,} that its size allows"
+        )
+    return table.select(wanted).collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import textwrap
 import traceback
@@ -62,12 +63,17 @@ def methods_table() -> Table:
                 name,
                 ", ".join([*needs.reads, *(f"{fact}?" for fact in needs.optional)]) or "–",
                 ", ".join([*(signal.name for signal in needs.asks), *(f"{s.name}?" for s in needs.may_ask)]) or "–",
-                ", ".join(signal.name for signal in needs.reports) or "–",
+                ", ".join(_kind(signal) for signal in needs.reports) or "–",
                 "yes" if method.scales else "no",
                 "no" if needs.individual else "yes",
             ]
         )
     return table
+
+
+def _kind(signal: Signal) -> str:
+    """Return a signal's name, of a sketch without its length."""
+    return re.sub(r"-sketch\d+$", "-sketch", signal.name)
 
 
 def default_instance(cls: SelectorClass) -> AnySelector:

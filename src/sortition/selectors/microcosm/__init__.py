@@ -175,14 +175,24 @@ class Microcosm(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well."""
+        """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well.
+
+        Until "auto" is resolved, the label says what the server may come to see: sketches, with label counts to
+        estimate λ and without them to portray clients, unless aggregation is secure.
+        """
+        sketched = UPDATE.sketch(self.sketch)
         if self.by == "auto":
-            return Needs(reads=("sizes",), optional=("label_counts",), may_ask=self._may_ask)
+            return Needs(
+                reads=("sizes",),
+                optional=("label_counts",),
+                may_ask=self._may_ask,
+                reports=() if self.secure_aggregation else (sketched,),
+            )
         reports: set[Signal] = set()
         if self.by == "bias":
             reports.add(BIAS_UPDATE)
         if self.by == "updates" or self._estimates:
-            reports.add(UPDATE.sketch(self.sketch))
+            reports.add(sketched)
         return Needs(
             reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
             asks=(PRODUCTS,) if self.by == "secure" else (),

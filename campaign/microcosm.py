@@ -80,6 +80,7 @@ def digits(**data: Any) -> TomlTable:
     return {**DIGITS, "data": {**DIGITS["data"], **data}}
 
 
+TAIL: TomlTable = {"name": LONG_TAIL, "clients": 100}
 TWO_LABELS = {"name": "labels", "per_client": 2}
 NATURAL: Settings = {
     "flights": FLIGHTS,
@@ -91,8 +92,33 @@ ABLATED: Settings = {
     "Dirichlet 0.3": digits(partition={"name": "dirichlet", "alpha": 0.3}),
     "synthetic(1, 1)": SYNTHETIC,
 }
+VARP = {"combine": "fedvarp"}
+RIVALS: list[TomlTable] = [
+    {"name": "uniform"},
+    {"name": "auto"},
+    {"name": "uniform", "label": "uniform + FedVARP", "server": VARP},
+    {"name": "auto", "label": "auto + FedVARP", "server": VARP},
+    *(
+        {"name": name, "label": f"{name}{suffix}", **weights}
+        for name in ("fed-cbs", "flips", "fedgs")
+        for suffix, weights in (("", {}), (" fitted", {"reweight": "fitted"}))
+    ),
+]
+TAILED: Settings = {
+    "Dirichlet 0.5": {**DIGITS, "data": {**TAIL, "partition": {"name": "dirichlet", "alpha": 0.5}}},
+    "2 shards": {**DIGITS, "data": {**TAIL, "partition": {"name": "shards", "per_client": 2}}},
+}
+TARGETS: list[TomlTable] = [
+    {"name": "uniform"},
+    {"name": "auto"},
+    {"name": "auto", "label": "auto balanced", "by": "labels", "target": "balanced"},
+    {"name": "power-of-choice"},
+    {"name": "fed-cbs"},
+]
 PARTS: dict[str, Part] = {
     "natural": Part(NATURAL, [{"name": "uniform"}, {"name": "auto"}, {"name": "full"}]),
+    "rivals": Part(ABLATED, RIVALS),
+    "targets": Part(TAILED, TARGETS),
 }
 
 

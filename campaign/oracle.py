@@ -13,11 +13,12 @@ import numpy as np
 
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
+from sortition.core.mixtures import spread_of
 from sortition.core.rounds import Cohort
 from sortition.core.streams import stream
 from sortition.learning.vector import Vector
 from sortition.selectors._parts.shares import data_shares, label_shares, shares
-from sortition.selectors.microcosm.portrait import spread_of, unexplained
+from sortition.selectors.microcosm.portrait import unexplained
 from sortition.simulation import Setup, World
 
 POOL = 3  # times the cohort: so many clients train, and the oracle chooses among them

@@ -21,7 +21,7 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 | units, slack, the invariant of payments | ``payments.Payments`` |
 | t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional`` |
 | S, greedily with swaps | ``portrait.Portrait.chosen`` |
-| a, the weights: a small quadratic programme | ``simplex.simplex_fit`` |
+| a, the weights: a small quadratic programme | ``core.simplex.simplex_fit`` |
 
 Deviations: there is no paper; docs/methods/microcosm.md derives the objective and proves what the ledger keeps.
 """
@@ -56,6 +56,7 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.mixtures import FLAT, spread_of
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
@@ -63,7 +64,7 @@ from sortition.selectors._parts.shares import data_shares, label_shares, shares
 from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
 from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
 from sortition.selectors.microcosm.payments import MOST_UNITS, payments
-from sortition.selectors.microcosm.portrait import FLAT, spread_of, unexplained
+from sortition.selectors.microcosm.portrait import unexplained
 from sortition.selectors.microcosm.quickest import quickest
 from sortition.selectors.microcosm.sitting import Sitting
 

@@ -115,10 +115,24 @@ TARGETS: list[TomlTable] = [
     {"name": "power-of-choice"},
     {"name": "fed-cbs"},
 ]
+LAGGING: Settings = {
+    "10 % rotated": digits(partition={"name": "dirichlet", "alpha": 0.5}, styles=["plain"] * 9 + ["rotated-90"]),
+    "10 % rotated, IID": digits(partition={"name": "iid"}, styles=["plain"] * 9 + ["rotated-90"]),
+    "30 % of clients, half of the labels wrong": digits(
+        partition={"name": "dirichlet", "alpha": 0.5}, label_noise={"share": 0.3, "flip": 0.5}
+    ),
+}
+LOSSES: list[TomlTable] = [
+    {"name": "uniform"},
+    {"name": "auto"},
+    {"name": "auto", "label": "auto, losses", "losses": True},
+    {"name": "power-of-choice"},
+]
 PARTS: dict[str, Part] = {
     "natural": Part(NATURAL, [{"name": "uniform"}, {"name": "auto"}, {"name": "full"}]),
     "rivals": Part(ABLATED, RIVALS),
     "targets": Part(TAILED, TARGETS),
+    "losses": Part(LAGGING, LOSSES),
 }
 
 

@@ -236,7 +236,7 @@ def read(path: Path) -> list[Outcome]:
 
 
 def table(outcomes: list[Outcome], part: str) -> str:
-    """Return gains over uniform in Markdown, by setting: area, end and worst tenth, with standard errors of the area."""
+    """Return gains over uniform in Markdown, by setting: area with its standard error, end, worst tenth."""
     of_part = [outcome for outcome in outcomes if outcome.part == part]
     settings = list(dict.fromkeys(outcome.setting for outcome in of_part))
     methods = list(dict.fromkeys(outcome.method for outcome in of_part))

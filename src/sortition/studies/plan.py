@@ -290,7 +290,7 @@ def _check_reference_lines_end(study: Study) -> None:
 
 
 def _loaded(method: Method) -> AnySelector:
-    """Return the method with its parameters; a key of the study among its parameters stands below ``[[method]]`` by mistake."""
+    """Return the method with its parameters; a key of the study among them stands below ``[[method]]`` by mistake."""
     try:
         return methods.selector(method.name, method.options)
     except InputError as error:

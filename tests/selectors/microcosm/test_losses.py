@@ -39,6 +39,15 @@ def test_due_shares_and_records_are_those_of_the_twin(seed):
     assert record  # somebody was tried
 
 
+def differs(seed):
+    """Whether the method ever differs from the twin."""
+    try:
+        played(seed)
+    except AssertionError:
+        return True
+    return False
+
+
 SLIPS = [
     ("multiples", "np.clip(relative, 1.0, MOST)", "relative"),  # a client may be due any multiple
     ("multiples", "KNOWN_FROM * known.size", "0"),  # losses count from the first
@@ -50,9 +59,7 @@ SLIPS = [
 @pytest.mark.parametrize(("name", "right", "wrong"), SLIPS, ids=[slip[1] for slip in SLIPS])
 def test_a_slip_is_caught_by_the_twin(name, right, wrong, monkeypatch):
     monkeypatch.setattr(module, name, slipped(getattr(losses, name), right, wrong))
-    with pytest.raises(AssertionError):
-        for seed in range(4):
-            played(seed)
+    assert any(differs(seed) for seed in range(4))
 
 
 def behind(k, t):

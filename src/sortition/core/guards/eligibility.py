@@ -118,9 +118,7 @@ class Eligibility:
 
     def reweighted(self, cohort: Cohort) -> Cohort:
         """The cohort with the weights that the guards set."""
-        return reweighted(
-            cohort, self.guards, sizes=self._sizes, fitted=self._fitted, intervals=self.intervals
-        )
+        return reweighted(cohort, self.guards, sizes=self._sizes, fitted=self._fitted, intervals=self.intervals)
 
     def record(self, available: Ids, cohort: Ids, used: Ids) -> None:
         """A round is over: who was available, who was chosen, and whose updates are used."""

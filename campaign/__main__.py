@@ -70,6 +70,14 @@ def _arguments() -> argparse.Namespace:
         "--table", default="", help="add what was measured to this table, which the report reads, and to docs"
     )
     trust.add_argument("--show", action="store_true", help="print the tables of the file, and play nothing")
+    microcosm = parts.add_parser("microcosm", help="what Microcosm gains, and where there is nothing to gain")
+    microcosm.add_argument("of", choices=["natural", "rivals", "losses", "targets"])
+    microcosm.add_argument("--out", default="microcosm.jsonl", help="a file of outcomes, to go on from")
+    microcosm.add_argument("--first", type=int, default=200, help="the first seed")
+    microcosm.add_argument("--seeds", type=int, default=5)
+    microcosm.add_argument("--methods", nargs="*", default=[], help="labels; default: all")
+    microcosm.add_argument("--settings", nargs="*", default=[], help="default: all")
+    microcosm.add_argument("--show", action="store_true", help="print the table of the file, and play nothing")
     return parser.parse_args()
 
 
@@ -124,6 +132,10 @@ def main() -> int:
         from campaign import trust
 
         return trust.report(given)
+    if given.part == "microcosm":
+        from campaign import microcosm
+
+        return microcosm.report(given)
     from campaign import long_run
 
     return 0 if long_run.run(tuple(given.methods), given.rounds, given.clients, given.cohort, given.share) else 1

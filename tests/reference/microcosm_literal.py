@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import sqrt
+from math import log, sqrt
 
 Vector = list[float]
 
@@ -98,3 +98,26 @@ def booked(d: Vector, p: Vector, a: dict[int, float], rho: float) -> Vector:
     if abs(sum(a.values()) - 1.0) > 1e-9:
         return d
     return [rho * (d[k] + p[k] - a.get(k, 0.0)) for k in range(len(p))]
+
+
+def due_multiples(loss: dict[int, float], record: dict[int, float], n: int) -> Vector:
+    """m_k = 1 + g_k (min(ℓ_k / ℓ̃, 4) − 1) of clients that are behind, once nine tenths of the n have reported."""
+    if len(loss) < max(0.9 * n, 2):
+        return [1.0] * n
+    ordered = sorted(loss.values())
+    half = len(ordered) // 2
+    median = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    m = [1.0] * n
+    for k, value in loss.items():
+        g = min(max(record.get(k, 0.1), 0.0) / 0.1, 1.0)
+        m[k] = 1.0 + g * (min(max(value / median, 1.0), 4.0) - 1.0)
+    return m
+
+
+def reported(loss: dict[int, float], record: dict[int, float], m: Vector, now: dict[int, float]) -> None:
+    """A client that was due more has been tried: its record moves a third of the way to z = log(ℓ before / ℓ now)."""
+    for k, value in now.items():
+        if m[k] > 1 and k in loss:
+            z = log(loss[k] / value)
+            record[k] = record.get(k, 0.1) + (z - record.get(k, 0.1)) / 3
+        loss[k] = value

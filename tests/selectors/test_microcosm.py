@@ -322,3 +322,16 @@ def test_auto_takes_the_variant_that_facts_and_limits_allow(labels, secure, by):
 def test_secure_aggregation_refuses_what_sees_single_updates(parameters):
     with pytest.raises(InputError, match=r"Microcosm\.secure_aggregation must be false"):
         Registrar(load("microcosm", secure_aggregation=True, **parameters), facts(0))
+
+
+# -- the privacy label ------------------------------------------------------------------------------------------------
+
+
+def test_the_unresolved_label_says_what_the_server_may_come_to_see():
+    """Whatever facts clients give, a resolved label shows nothing that the unresolved one does not name."""
+    for options in ({}, {"estimate": True}, {"estimate": False}, {"secure_aggregation": True}):
+        unresolved = load("microcosm", **options)
+        seen = [set(unresolved.resolved(facts).needs.reports) for facts in ((), ("label_counts",))]
+        assert set(unresolved.needs.reports) == seen[0] | seen[1], options
+    assert load("auto").needs.individual
+    assert not load("auto", secure_aggregation=True).needs.individual

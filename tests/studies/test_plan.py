@@ -206,6 +206,16 @@ def test_a_method_is_weighed_by_a_common_rule_and_keeps_its_other_guards():
     assert made.runs[1].table()["guards"] == {"explore": 0.5, "reweight": "size"}
 
 
+@pytest.mark.parametrize("name", ["fedgs", "auto"])
+def test_weights_are_fitted_where_label_counts_are_read(name):
+    assert plan(small(method=[{"name": name, "reweight": "fitted"}])).runs[0].guards.reweight == "fitted"
+
+
+def test_weights_are_not_fitted_to_label_counts_that_a_method_does_not_read():
+    with pytest.raises(InputError, match="does not read label counts, as uniform"):
+        plan(small(method=[{"name": "uniform", "reweight": "fitted"}]))
+
+
 def test_the_work_of_a_plan_is_linear_in_its_methods():
     def calls(methods):
         table = small(

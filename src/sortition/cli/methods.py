@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import textwrap
 import traceback
@@ -44,7 +45,7 @@ def list_() -> None:
     screen.print(methods_table())
     for alias, name in ALIASES.items():
         screen.print(f"{alias}: another name of {name}.")
-    screen.print('Weights of any cohort instead: reweight = "size", "uniform" or "fedau".')
+    screen.print('Weights of any cohort instead: reweight = "size", "uniform", "fitted" or "fedau".')
 
 
 def methods_table() -> Table:
@@ -62,12 +63,17 @@ def methods_table() -> Table:
                 name,
                 ", ".join([*needs.reads, *(f"{fact}?" for fact in needs.optional)]) or "–",
                 ", ".join([*(signal.name for signal in needs.asks), *(f"{s.name}?" for s in needs.may_ask)]) or "–",
-                ", ".join(signal.name for signal in needs.reports) or "–",
+                ", ".join(_kind(signal) for signal in needs.reports) or "–",
                 "yes" if method.scales else "no",
                 "no" if needs.individual else "yes",
             ]
         )
     return table
+
+
+def _kind(signal: Signal) -> str:
+    """Return a signal's name, of a sketch without its length."""
+    return re.sub(r"-sketch\d+$", "-sketch", signal.name)
 
 
 def default_instance(cls: SelectorClass) -> AnySelector:

@@ -6,6 +6,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 
+FLAT = 1e-12  # a spread of features below which all clients are alike
+
 
 def label_mixtures(label_counts: Array) -> Floats:
     """Return (N, C) the share of each label among a client's examples, from counts; zeros for a client without any."""
@@ -26,3 +28,9 @@ def total_variation(first: Floats, second: Floats) -> Floats:
 def cohort_mixture(weights: Floats, mixtures: Floats) -> Floats:
     """Return (C,) the labels behind a round's update: the members' mixtures (K, C) by their weights (K,)."""
     return np.asarray(weights @ mixtures / weights.sum(), np.float64)
+
+
+def spread_of(rows: Floats, p: Floats) -> tuple[Floats, float]:
+    """Return the mean Σ p_k φ_k of rows (n, d), and their spread Σ p_k ‖φ_k − mean‖²; p sums to 1 over these rows."""
+    mean = p @ rows
+    return mean, float(p @ ((rows - mean) ** 2).sum(axis=1))

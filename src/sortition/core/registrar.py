@@ -25,6 +25,7 @@ from sortition.core.errors import bad
 from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.reweighting import check_weighing
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Shape, is_compared
 from sortition.core.guards.settings import Guards
@@ -114,6 +115,7 @@ class Registrar:
         self.observer = observer
         self.selector = resolved_for(selector, population)
         self.owner = type(selector).__name__
+        check_weighing(guards, self.needs.reads, self.owner)
         self.index = 0
         self.version = 0
         self.events = 0  # entries of an audit log, without its header

@@ -13,6 +13,7 @@ from sortition.core.cost import Currency, cumulative_costs
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.report.guard_section import actions
 from sortition.report.policy_section import exclusions
+from sortition.report.speed_section import SlowestFifth, slowest_fifth
 from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
@@ -53,6 +54,7 @@ class Digest:
         guarded: how often each guard acted.
         excluded: client-rounds that each rule of a policy left out.
         attrition: places by what became of them, and how often each fault occurred.
+        slowest: what the slowest fifth of the clients got; None where devices are alike.
         diverged: whether the loss is not finite, or ends above that of guessing.
         fingerprint: a digest of what was measured, which no two seeds of a method share.
     """
@@ -80,6 +82,7 @@ class Digest:
     guarded: dict[str, int] = field(default_factory=dict)
     excluded: dict[str, int] = field(default_factory=dict)
     attrition: dict[str, int] = field(default_factory=dict)
+    slowest: SlowestFifth | None = None
     diverged: bool = False
     fingerprint: str = ""
 
@@ -120,6 +123,7 @@ def condense(run: Run) -> Digest:
         guarded=actions(records),
         excluded=exclusions(records),
         attrition=attrition(records),
+        slowest=slowest_fifth(records, federation, counts),
         diverged=metrics.diverged(run),
         fingerprint=fingerprint(run),
     )

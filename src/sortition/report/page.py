@@ -21,6 +21,7 @@ from sortition.report.measured_trust import how_far_guards_hold
 from sortition.report.palette import Palette
 from sortition.report.policy_section import policy_tables
 from sortition.report.privacy import privacy_table
+from sortition.report.speed_section import speed_table
 from sortition.report.verdicts import answer
 from sortition.results.cost import devices_differ
 
@@ -97,10 +98,10 @@ class Page:
         return self._drawn(lambda setting: cost.figures(setting, self.look)) + privacy_table(self.gathered)
 
     def selected(self) -> str:
-        """Counts, timelines, mixtures, and where policy and guards acted."""
+        """Counts, timelines, mixtures, what speed cost whom, and where policy and guards acted."""
         figures = self._drawn(lambda setting: selection.figures(setting, self.look))
         guards = guard_table(self.gathered) + how_far_guards_hold(self.gathered)
-        return figures + policy_tables(self.gathered) + guards
+        return figures + speed_table(self.gathered) + policy_tables(self.gathered) + guards
 
     def method_notes(self) -> str:
         """Pictures from the notes."""

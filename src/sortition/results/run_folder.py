@@ -107,9 +107,12 @@ class Run:
         return lines(self.path / TIMINGS, "timing")
 
     def federation(self) -> dict[str, Array]:
-        """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans."""
+        """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans.
+
+        Where devices differ, ``seconds`` (N,) are those in which each receives the model, trains and answers.
+        """
         path = self.path / FEDERATION
-        arrays = schema.arrays(_arrays(path), path, sizes=(1, "iu"), label_counts=(2, "iu"))
+        arrays = schema.arrays(_arrays(path), path, sizes=(1, "iu"), label_counts=(2, "iu"), seconds=(1, "f"))
         packed = arrays.get("availability")
         if packed is None:
             return arrays

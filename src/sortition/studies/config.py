@@ -174,15 +174,15 @@ class Method(Named):
         server: keys of ``[server]`` that differ for this method.
         guards: keys of ``[guards]`` that differ for this method.
         cohort: clients a round, where this method has another number.
-        reweight: the cohort's weights in place of the method's own, by "size", "uniform" or "fedau"; short for
-            ``guards = { reweight = … }``.
+        reweight: the cohort's weights in place of the method's own, by "size", "uniform", "fitted" or "fedau"; short
+            for ``guards = { reweight = … }``.
     """
 
     label: str = ""
     local: TomlTable = {}
     server: TomlTable = {}
     guards: TomlTable = {}
-    reweight: Literal["own", "size", "uniform", "fedau"] | None = None
+    reweight: Literal["own", "size", "uniform", "fitted", "fedau"] | None = None
     cohort: Count | None = None
 
     @model_validator(mode="after")

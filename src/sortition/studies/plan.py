@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
+from sortition.core.guards.reweighting import check_weighing
 from sortition.core.guards.settings import Guards
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
@@ -25,7 +26,7 @@ from sortition.studies.config import Federation, Method, Named, RunConfig, valid
 from sortition.studies.labels import check_distinct, names_folder
 from sortition.studies.overlay import SweptValues, assign, combinations, label_of, merged, placed, sweep
 from sortition.studies.study_table import Study
-from sortition.studies.types import ReadOnlyTable, TomlTable
+from sortition.studies.types import AnySelector, ReadOnlyTable, TomlTable
 
 Rule = TypeVar("Rule", LocalRule, ServerRule, Guards)
 SHARED_KEYS = tuple(Federation.model_fields)
@@ -265,14 +266,16 @@ def _runs(setting: str, study: Study) -> list[RunConfig]:
         cohort = method.cohort or study.cohort
         if clients is not None and cohort > clients:
             raise bad("cohort", f"at most the number of clients, {clients}", cohort)
+        guards = _with_changes(study.guards, _guard_changes(method), f"{method.label}.guards")
         federation = {
             **{key: getattr(study, key) for key in SHARED_KEYS},
             "cohort": cohort,
             "local": _with_changes(study.local, method.local, f"{method.label}.local"),
             "server": _with_changes(study.server, method.server, f"{method.label}.server"),
-            "guards": _with_changes(study.guards, _guard_changes(method), f"{method.label}.guards"),
+            "guards": guards,
         }
-        _check_parameters(method)
+        needs = _loaded(method).needs
+        check_weighing(guards, (*needs.reads, *needs.optional), method.label)
         resolved = Method(name=method.name, label=method.label, **method.options)
         runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
     return runs
@@ -286,10 +289,10 @@ def _check_reference_lines_end(study: Study) -> None:
             raise bad("rounds", f"given beside until where {method.name} is a method", None, hint)
 
 
-def _check_parameters(method: Method) -> None:
-    """Load the method; a key of the study among its parameters stands below ``[[method]]`` by mistake."""
+def _loaded(method: Method) -> AnySelector:
+    """Return the method with its parameters; a key of the study among them stands below ``[[method]]`` by mistake."""
     try:
-        methods.selector(method.name, method.options)
+        return methods.selector(method.name, method.options)
     except InputError as error:
         for key in method.options:
             if key in Study.model_fields and f"{key!r};" in str(error):

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from sortition.core import Cohort, Guards, InputError, Population, Registrar, Selector, method
+from sortition.core import Cohort, Guards, InputError, Needs, Population, Registrar, Selector, method
+from sortition.core.guards.fitted import TRADE_OFF
+from sortition.selectors import load
+from sortition.selectors.microcosm import LABELS_TRADE_OFF
 
 SIZES = [10, 20, 30, 40]
 
@@ -71,3 +75,67 @@ def test_a_selection_goes_on_with_its_own_rule(tmp_path):
     registrar = Registrar(Lopsided(), Population(SIZES), guards=Guards(reweight="size"))
     registrar.save(tmp_path / "saved.npz")
     assert Registrar.load(tmp_path / "saved.npz", Lopsided(), Population(SIZES)).guards.reweight == "size"
+
+
+# -- fitted weights ----------------------------------------------------------------------------------------------------
+
+COUNTS = [[9, 1], [1, 9], [8, 2], [30, 30]]
+
+
+@method
+class Labelled(Selector):
+    """Chooses the first of the available, alike, and reads label counts."""
+
+    @property
+    def needs(self):
+        return Needs(reads=("label_counts",))
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: round.budget])
+
+
+def fitted(counts, members, **options):
+    population = Population(label_counts=counts)
+    registrar = Registrar(Labelled(), population, guards=Guards(reweight="fitted", **options))
+    return registrar.begin(members, len(members)).cohort
+
+
+def test_fitted_weights_are_those_of_microcosms_first_round():
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 30, (12, 4)) + 1
+    population = Population(counts.sum(axis=1), counts)
+    own = Registrar(load("microcosm", estimate=False), population).begin(range(12), 5).cohort
+    assert fitted(counts, np.sort(own.ids)).weights == pytest.approx(own.weights[np.argsort(own.ids)], abs=1e-12)
+    assert TRADE_OFF == LABELS_TRADE_OFF
+
+
+def test_fitted_weights_bring_the_cohorts_labels_near_to_the_populations():
+    counts = np.array([[90, 10], [90, 10], [10, 90], [50, 50], [10, 90]])
+    weights = fitted(counts, [0, 1, 2]).weights
+    assert weights.sum() == pytest.approx(1)
+    assert weights[2] > 0.4  # alone with its label, against a third of the examples
+    equal = fitted([[5, 5]] * 4, [0, 1, 2]).weights
+    assert equal == pytest.approx([1 / 3] * 3)
+
+
+def test_fitted_weights_of_clients_without_data_and_of_capped_ones_are_sound():
+    assert np.isfinite(fitted([[0, 0], [3, 1], [1, 3]], [0, 1, 2]).weights).all()
+    assert np.isfinite(fitted([[0, 0], [0, 0]], [0, 1]).weights).all()
+    uncapped = fitted([[9, 1], [1, 9], [900, 900]], [0, 1, 2]).weights
+    assert fitted([[9, 1], [1, 9], [900, 900]], [0, 1, 2], size_cap=1.0).weights[2] < uncapped[2]
+
+
+def test_fitted_weights_are_refused_where_the_method_does_not_read_label_counts():
+    with pytest.raises(InputError, match="another rule where the method does not read label counts, as Lopsided"):
+        Registrar(Lopsided(), Population(label_counts=COUNTS), guards=Guards(reweight="fitted"))
+    with pytest.raises(InputError, match="label counts"):
+        Registrar(Labelled(), Population(SIZES), guards=Guards(reweight="fitted"))
+
+
+def test_fitted_weights_know_clients_that_join():
+    registrar = Registrar(Labelled(), Population(label_counts=COUNTS[:3]), guards=Guards(reweight="fitted"))
+    before = registrar.begin([0, 1, 2], 3).cohort.weights
+    registrar.join(Population(label_counts=COUNTS))
+    after = registrar.begin([0, 1, 2], 3).cohort.weights
+    assert after == pytest.approx(fitted(COUNTS, [0, 1, 2]).weights)
+    assert not np.allclose(before, after)

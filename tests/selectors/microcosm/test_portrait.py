@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sortition.selectors.microcosm.portrait import Portrait, provisional, spread_of, unexplained
+from sortition.core.mixtures import spread_of
+from sortition.selectors.microcosm.portrait import Portrait, provisional, unexplained
 
 
 def test_mean_and_spread():

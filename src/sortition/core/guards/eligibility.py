@@ -19,7 +19,7 @@ from sortition.core.facts import totals
 from sortition.core.guards.ceiling import Ceiling
 from sortition.core.guards.intervals import Intervals
 from sortition.core.guards.presence import Presence
-from sortition.core.guards.reweighting import reweighted, weighing_sizes
+from sortition.core.guards.reweighting import fitted_weights, reweighted, weighing_sizes
 from sortition.core.guards.scales import Scales, Sent
 from sortition.core.guards.settings import Guards
 from sortition.core.rounds import Cohort, Population
@@ -69,6 +69,7 @@ class Eligibility:
         self.shown, self.capped = capped(population, guards)
         self._owner = owners(population, guards)
         self._sizes = weighing_sizes(population, guards, self.shown)
+        self._fitted = fitted_weights(population, guards, self.shown)
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ class Eligibility:
 
     def reweighted(self, cohort: Cohort) -> Cohort:
         """The cohort with the weights that the guards set."""
-        return reweighted(cohort, self.guards, self._sizes, self.intervals)
+        return reweighted(cohort, self.guards, sizes=self._sizes, fitted=self._fitted, intervals=self.intervals)
 
     def record(self, available: Ids, cohort: Ids, used: Ids) -> None:
         """A round is over: who was available, who was chosen, and whose updates are used."""

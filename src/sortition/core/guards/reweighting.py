@@ -1,28 +1,41 @@
-"""Weights by a common rule in place of a method's own: by size, all alike, or by intervals of participation (FedAU)."""
+"""Weights by a common rule in place of a method's own: by size, alike, fitted to labels, or by intervals (FedAU)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
+from sortition.core.guards.fitted import FittedWeights
 from sortition.core.guards.intervals import Intervals
 from sortition.core.guards.settings import Guards
 from sortition.core.rounds import Cohort, Population
 
 
-def reweighted(cohort: Cohort, guards: Guards, sizes: Array | None, intervals: Intervals | None) -> Cohort:
+def reweighted(
+    cohort: Cohort,
+    guards: Guards,
+    *,
+    sizes: Array | None,
+    fitted: FittedWeights | None,
+    intervals: Intervals | None,
+) -> Cohort:
     """The cohort with the weights that the guards set; strata then mean nothing.
 
-    By size or uniform the total mass stays; FedAU's weights sum to 1 in expectation only.
+    By size, uniform or fitted the total mass stays; FedAU's weights sum to 1 in expectation only.
     """
     if guards.reweight == "own" or not cohort.ids.size:
         return cohort
     if intervals is not None:
         return replace(cohort, weights=intervals.weights(cohort.ids), groups=None, mass="expected")
-    same_members = Cohort.uniform(cohort.ids) if sizes is None else Cohort.by_size(cohort.ids, sizes)
-    return replace(cohort, weights=same_members.weights * cohort.weights.sum(), groups=None)
+    if fitted is not None:
+        weights = fitted.weights(cohort.ids)
+    elif sizes is not None:
+        weights = Cohort.by_size(cohort.ids, sizes).weights
+    else:
+        weights = Cohort.uniform(cohort.ids).weights
+    return replace(cohort, weights=weights * cohort.weights.sum(), groups=None)
 
 
 def weighing_sizes(population: Population, guards: Guards, shown: Mapping[str, Array]) -> Array | None:
@@ -32,3 +45,20 @@ def weighing_sizes(population: Population, guards: Guards, shown: Mapping[str, A
     if "sizes" not in population.facts:
         raise bad("Guards.reweight", "another rule where sizes are unknown", "size", "Give Population(sizes=…).")
     return shown.get("sizes", population.sizes)
+
+
+def fitted_weights(population: Population, guards: Guards, shown: Mapping[str, Array]) -> FittedWeights | None:
+    """What weights are fitted with; None where they are not."""
+    if guards.reweight != "fitted":
+        return None
+    if "label_counts" not in population.facts:
+        hint = "Give Population(label_counts=…)."
+        raise bad("Guards.reweight", "another rule where label counts are unknown", "fitted", hint)
+    return FittedWeights(population, shown.get("label_counts", population.label_counts))
+
+
+def check_weighing(guards: Guards, facts: Collection[str], owner: str) -> None:
+    """Refuse weights that are fitted to facts which the method does not read: its privacy label would be wrong."""
+    if guards.reweight == "fitted" and "label_counts" not in facts:
+        rule = f"another rule where the method does not read label counts, as {owner}"
+        raise bad("Guards.reweight", rule, "fitted")

@@ -22,7 +22,7 @@ from sortition.core.validation import known_keys_only
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
 Whole = Annotated[int, Strict()]
 Switch = Annotated[bool, Strict()]
-REWEIGHT = ("own", "size", "uniform", "fedau")
+REWEIGHT = ("own", "size", "uniform", "fitted", "fedau")
 
 
 def _number(who: str, value: Any) -> float:
@@ -67,9 +67,9 @@ class Guards:
             0: all.
         stagger: whether clients come below the ceiling at moments of their own, drawn by the seed, so that those who
             spent their places together do not come back together.
-        reweight: the cohort's weights in place of the method's own, by "size", "uniform", or "fedau": mean intervals of
-            participation over N, which sum to 1 in expectation only; "own" keeps them. With it methods are compared by
-            whom they choose alone.
+        reweight: the cohort's weights in place of the method's own, by "size", "uniform", "fitted" (to the population's
+            labels, where the method reads label counts), or "fedau": mean intervals of participation over N, which sum to 1 in
+            expectation only; "own" keeps them. With it methods are compared by whom they choose alone.
         cutoff: K of FedAU: rounds after which an interval of participation is closed; 0: never.
         minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
     """
@@ -89,7 +89,7 @@ class Guards:
     clip: Number = 0.0
     returning: Number = 0.0
     minimum: Whole = 0
-    reweight: Literal["own", "size", "uniform", "fedau"] = "own"
+    reweight: Literal["own", "size", "uniform", "fitted", "fedau"] = "own"
     cutoff: Whole = 50
 
     def __post_init__(self) -> None:

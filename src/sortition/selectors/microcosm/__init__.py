@@ -21,7 +21,7 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 | units, slack, the invariant of payments | ``payments.Payments`` |
 | t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional`` |
 | S, greedily with swaps | ``portrait.Portrait.chosen`` |
-| a, the weights: a small quadratic programme | ``simplex.simplex_fit`` |
+| a, the weights: a small quadratic programme | ``core.simplex.simplex_fit`` |
 
 Deviations: there is no paper; docs/methods/microcosm.md derives the objective and proves what the ledger keeps.
 """
@@ -39,6 +39,7 @@ from sortition.core import (
     BIAS_UPDATE,
     PRODUCTS,
     RESOURCES,
+    TRAINING_LOSS,
     UPDATE,
     Cohort,
     Feedback,
@@ -56,14 +57,16 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.mixtures import FLAT, spread_of
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
 from sortition.selectors._parts.shares import data_shares, label_shares, shares
 from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
 from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
+from sortition.selectors.microcosm.losses import FIRST_RECORD, moved_record, multiples
 from sortition.selectors.microcosm.payments import MOST_UNITS, payments
-from sortition.selectors.microcosm.portrait import FLAT, spread_of, unexplained
+from sortition.selectors.microcosm.portrait import unexplained
 from sortition.selectors.microcosm.quickest import quickest
 from sortition.selectors.microcosm.sitting import Sitting
 
@@ -89,6 +92,14 @@ class Memory(State):
     dispatched: Floats = per_client(0.0)  # weight times size of the selection, of who is at work
     rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
     updates: Floats = per_client(np.nan, width=0)
+
+
+@dataclass
+class LossMemory(Memory):
+    """The same with the losses that clients reported last, and how far they fell where a client was due more."""
+
+    loss: Floats = per_client(np.nan)
+    loss_record: Floats = per_client(FIRST_RECORD)
 
 
 @dataclass
@@ -146,6 +157,8 @@ class Microcosm(Selector[Memory]):
         forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
         repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
         target: whose mixture is aimed at: the "population"'s, or one in which all labels are "balanced".
+        losses: whether clients report their training losses, and those that lag behind and catch up when they weigh
+            more are due more. It is off until a suite is frozen with it.
         sketch: numbers that a client projects its update to.
         seconds: where there is a clock, whether clients are asked how long they will take, once; or durations are only
             observed; or ignored, so that rounds count and not seconds.
@@ -162,6 +175,7 @@ class Microcosm(Selector[Memory]):
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
     repay_mixture: bool = True
     target: Literal["population", "balanced"] = "population"
+    losses: bool = False
     sketch: Annotated[int, Field(ge=2)] = 32
     seconds: Literal["asked", "observed", "ignored"] = "asked"
     epsilon: Annotated[float, Field(gt=0)] | None = None
@@ -175,14 +189,25 @@ class Microcosm(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well."""
+        """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well.
+
+        Until "auto" is resolved, the label says what the server may come to see: sketches, with label counts to
+        estimate λ and without them to portray clients, unless aggregation is secure.
+        """
+        sketched = UPDATE.sketch(self.sketch)
+        losses = (TRAINING_LOSS,) if self.losses else ()
         if self.by == "auto":
-            return Needs(reads=("sizes",), optional=("label_counts",), may_ask=self._may_ask)
-        reports: set[Signal] = set()
+            return Needs(
+                reads=("sizes",),
+                optional=("label_counts",),
+                may_ask=self._may_ask,
+                reports=losses if self.secure_aggregation else (*losses, sketched),
+            )
+        reports: set[Signal] = set(losses)
         if self.by == "bias":
             reports.add(BIAS_UPDATE)
         if self.by == "updates" or self._estimates:
-            reports.add(UPDATE.sketch(self.sketch))
+            reports.add(sketched)
         return Needs(
             reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
             asks=(PRODUCTS,) if self.by == "secure" else (),
@@ -222,6 +247,10 @@ class Microcosm(Selector[Memory]):
             raise bad("Microcosm.estimate", f"false where by = {self.by!r}", True, hint)
         if self.target != "population" and (self.by != "labels" or self.epsilon is not None):
             raise bad("Microcosm.target", "'population' where label counts are not known", self.target)
+        if self.losses and self.by == "secure":
+            raise bad("Microcosm.losses", "false where by = 'secure'", True)
+        if self.losses:
+            return LossMemory(n_clients)
         if self.by != "secure":
             return Memory(n_clients)
         if n_clients > MOST_CLIENTS:
@@ -250,7 +279,7 @@ class Microcosm(Selector[Memory]):
 
     def choose(self, state: Memory, round: Round) -> Cohort:
         """Choose and weigh S by the portrait; where seconds count, by its progress per second."""
-        p = self._due_shares(round.population)
+        p = self._due_shares(state, round.population)
         ledger = self._ledger(state, round, p)
         features = self.features(state, round, p, ledger)
         learnt = self.learnt(state, round, p, features.kappa)
@@ -269,7 +298,7 @@ class Microcosm(Selector[Memory]):
             decision = quickest(
                 sitting,
                 seconds=expected_seconds(state.seconds)[round.available],
-                owing=payments(p, round.budget),
+                owing=payments(self._target_shares(round.population), round.budget),
                 waits=state.waits,
                 ids=round.available,
                 deadline=round.deadline,
@@ -289,8 +318,15 @@ class Microcosm(Selector[Memory]):
         state.dispatched[chosen] = weights / weights.sum() * chosen.size
         return Cohort(chosen, weights / weights.sum(), notes=notes)
 
-    def _due_shares(self, population: Population) -> Floats:
-        """Return p: shares of all data, or of data in which all labels weigh alike."""
+    def _due_shares(self, state: Memory, population: Population) -> Floats:
+        """Return p: the shares of the target; with ``losses`` those who lag behind are due more."""
+        p = self._target_shares(population)
+        if not isinstance(state, LossMemory):
+            return p
+        return shares(p * multiples(state.loss, state.loss_record, population.known))
+
+    def _target_shares(self, population: Population) -> Floats:
+        """Return shares of all data, or of data in which all labels weigh alike."""
         if self.target == "population":
             return data_shares(population)
         counts = np.asarray(population.label_counts[population.known], np.float64)
@@ -401,15 +437,28 @@ class Microcosm(Selector[Memory]):
         ids = self._booked(state, feedback)
         weights, _ = feedback.cohort.weights_of(ids)
         if abs(weights.sum() - 1.0) < 1e-9:
-            owed = state.owed + self._due_shares(feedback.round.population)
+            owed = state.owed + self._due_shares(state, feedback.round.population)
             owed[ids] -= weights
             state.owed = (1.0 - self._forgotten(feedback.round)) * owed
         if self._counts_seconds(feedback.round):
             state.seconds = observed_seconds(state.seconds, feedback)
-            owing = payments(self._due_shares(feedback.round.population), feedback.round.budget)
+            owing = payments(self._target_shares(feedback.round.population), feedback.round.budget)
             state.waits = owing.after(state.waits, feedback.round.available, ids, weights)
         for signal in self.needs.reports:
-            self._learn(state, feedback.report(signal))
+            if signal == TRAINING_LOSS:
+                self._learn_losses(state, feedback)
+            else:
+                self._learn(state, feedback.report(signal))
+
+    def _learn_losses(self, state: Memory, feedback: Feedback) -> None:
+        """Keep what clients reported, and whether losses of those that were due more have fallen."""
+        reading = feedback.report(TRAINING_LOSS)
+        if not isinstance(state, LossMemory) or not len(reading):
+            return
+        m = multiples(state.loss, state.loss_record, feedback.round.population.known)
+        ids = reading.ids
+        state.loss_record = moved_record(state.loss_record, state.loss, ids, reading.values, m[ids] > 1)
+        state.loss[ids] = reading.values
 
     def _booked(self, state: Memory, feedback: Feedback) -> Ids:
         """Return who has had its turn: members that completed, and those that fell silent the last two times."""
@@ -455,4 +504,5 @@ class Microcosm(Selector[Memory]):
             {"by": "sizes"},
             {"epsilon": 1.0},
             {"epsilon": 1.0, "noise": "gaussian", "delta": 1e-3},
+            {"losses": True},
         ]

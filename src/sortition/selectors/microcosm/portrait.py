@@ -13,13 +13,6 @@ from sortition.core.ties import first_largest
 MOST_SWAPS = 20
 SWAPPED_UP_TO = 3000  # candidates; among more there are no swaps
 CLOSE = 1e-8  # an improvement below this, relative to the scale of scores, is none
-FLAT = 1e-12  # a spread of features below which all clients are alike
-
-
-def spread_of(rows: Floats, p: Floats) -> tuple[Floats, float]:
-    """Return the mean Σ p_k φ_k of rows (n, d), and their spread Σ p_k ‖φ_k − mean‖²; p sums to 1 over these rows."""
-    mean = p @ rows
-    return mean, float(p @ ((rows - mean) ** 2).sum(axis=1))
 
 
 @dataclass(frozen=True)

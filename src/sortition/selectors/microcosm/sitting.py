@@ -8,8 +8,8 @@ import numpy as np
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.rounds import NOBODY
+from sortition.core.simplex import simplex_fit
 from sortition.selectors.microcosm.portrait import Portrait, provisional
-from sortition.selectors.microcosm.simplex import simplex_fit
 
 
 @dataclass(frozen=True)

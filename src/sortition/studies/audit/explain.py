@@ -247,12 +247,26 @@ def noted(notes: ReadOnlyTable) -> list[str]:
     empty_places = notes.get("shortfall", 0)
     if empty_places:
         sentences.append(f"{empty_places} places stayed empty: fewer clients could be chosen.")
+    sentences += _speed_sentences(notes)
     method_notes = {key: value for key, value in notes.items() if key not in ("guards", "shortfall")}
     if method_notes:
         sentences.append(f"The method noted: {_listed_notes(method_notes)}.")
     guard_notes = notes.get("guards") or {}
     if guard_notes:
         sentences.append(f"The guards noted: {_listed_notes(guard_notes)}.")
+    return sentences
+
+
+def _speed_sentences(notes: ReadOnlyTable) -> list[str]:
+    """Say whom a method passed over as too slow, and who was paid all the same, where it noted that (Microcosm)."""
+    limit = notes.get("seconds")
+    n_slower = notes.get("too_slow")
+    n_due = notes.get("due")
+    if not (isinstance(limit, float | int) and isinstance(n_slower, int) and isinstance(n_due, int)):
+        return []
+    sentences = [f"Speed: {n_slower} available clients would take longer than {limit:.4g} s and were passed over."]
+    if n_due:
+        sentences.append(f"{n_due} members were there since a payment to them was due, however slow they are.")
     return sentences
 
 

@@ -198,6 +198,8 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
         arrays["label_counts"] = world.label_counts
     if config.rounds is not None and _stores_availability(run, config.rounds):
         arrays["availability"] = federation.availability_bits(run.setup, config.rounds)
+    if world.fleet.differs:
+        arrays["seconds"] = world.costs.quiet_seconds
     if world.adversaries is not None:
         arrays["adversaries"] = world.adversaries.ids
     write_folder.write_arrays(path / run_folder.FEDERATION, arrays)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, nnls
 from tests.mutations import slipped
 
-from sortition.selectors.microcosm import simplex
-from sortition.selectors.microcosm.simplex import simplex_fit
+from sortition.core import simplex
+from sortition.core.simplex import simplex_fit
 
 
 def value(a, rows, target, anchor, weight):

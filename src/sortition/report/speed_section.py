@@ -1,0 +1,131 @@
+"""What speed cost whom: what the slowest fifth of the clients got, beside what was due to them, and seconds gained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+from sortition.report.markup import plain
+from sortition.results.table import Table
+
+if TYPE_CHECKING:
+    from sortition.report.gather import Gathered, Setting
+
+SLOWEST = 0.2  # the share of the clients that are the slowest
+MEANING = (
+    "The slowest fifth of the clients, by the seconds in which they train and send. Due: their share of all data. "
+    "Weight: their share of the weights that were used. Chances: how often they were chosen, as a multiple of an even "
+    "draw among the available. Never: how many of them were never chosen. All are means over seeds."
+)
+
+
+@dataclass(frozen=True)
+class SlowestFifth:
+    """What the slowest fifth of the clients of one run got.
+
+    Attributes:
+        due: their share of all data.
+        weight: their share of the weights that were used; NaN where no round was aggregated.
+        chances: places that they had, over those of an even draw among the available; NaN where they never were.
+        never: how many of them were never chosen.
+        seconds: simulated seconds of a round, in the mean.
+    """
+
+    due: float
+    weight: float
+    chances: float
+    never: int
+    seconds: float
+
+
+def slowest_fifth(
+    records: Sequence[Mapping[str, Any]], federation: Mapping[str, Array], counts: Mapping[str, Array]
+) -> SlowestFifth | None:
+    """Return what the slowest got; None where devices are alike, or nothing says how fast they are."""
+    seconds = federation.get("seconds")
+    clock = records[-1].get("clock") if records else None
+    if seconds is None or clock is None or "selected" not in counts:
+        return None
+    slowest = _slowest(seconds)
+    sizes = federation["sizes"]
+    weight, total = _weights_used(records, slowest)
+    selected = counts["selected"]
+    even = float((counts["available"] * (selected.sum() / max(counts["available"].sum(), 1)))[slowest].sum())
+    return SlowestFifth(
+        due=float(sizes[slowest].sum() / max(sizes.sum(), 1)),
+        weight=weight / total if total > 0 else float("nan"),
+        chances=float(selected[slowest].sum()) / even if even > 0 else float("nan"),
+        never=int((selected[slowest] == 0).sum()),
+        seconds=float(clock) / len(records),
+    )
+
+
+def _slowest(seconds: Array) -> Ids:
+    """Return the ids of the slowest fifth, at least one; of clients that are equally slow, those with larger ids."""
+    n_slowest = max(1, round(SLOWEST * seconds.size))
+    return np.argsort(seconds, kind="stable")[seconds.size - n_slowest :]
+
+
+def _weights_used(records: Sequence[Mapping[str, Any]], clients: Ids) -> tuple[float, float]:
+    """Return the weights of these clients in all steps, and of everybody; every step counts 1."""
+    weight = 0.0
+    n_steps = 0.0
+    for record in records:
+        members = np.asarray(record.get("cohort") or (), np.int64)
+        weights = np.asarray(record.get("weights") or (), np.float64)
+        if "used" in record:
+            members = np.asarray(record.get("answered") or (), np.int64)
+            weights = np.asarray(record["used"], np.float64)
+        elif record.get("answered") is not None:
+            weights = weights * np.isin(members, record["answered"])
+        if weights.sum() > 0:
+            weight += float(weights[np.isin(members, clients)].sum() / weights.sum())
+            n_steps += 1.0
+    return weight, n_steps
+
+
+def speed_table(gathered: Gathered) -> str:
+    """Return one table a setting whose devices differ, a row a method; nothing where all devices are alike."""
+    tables = [_table(setting, several=len(gathered.settings) > 1) for setting in gathered.settings]
+    return "".join(plain(table) for table in tables if table is not None)
+
+
+def _table(setting: Setting, *, several: bool) -> Table | None:
+    got_by_method = {
+        label: [run.slowest for run in runs if run.slowest is not None] for label, runs in setting.methods.items()
+    }
+    got_by_method = {label: got for label, got in got_by_method.items() if got}
+    if not got_by_method:
+        return None
+    baseline = got_by_method.get(setting.baseline or "")
+    columns = ["method", "weight of the slowest fifth", "due", "chances", "never", "seconds a round"]
+    if baseline is not None:
+        columns.append(f"seconds gained on {setting.baseline}")
+    title = f"What speed cost whom · {setting.name}" if several else "What speed cost whom"
+    table = Table(title, columns, notes=[MEANING])
+    for label, got in got_by_method.items():
+        row = [
+            label,
+            _percent(_mean(got, "weight")),
+            _percent(_mean(got, "due")),
+            f"{_mean(got, 'chances'):.2f} ×",
+            f"{_mean(got, 'never'):.1f}",
+            f"{_mean(got, 'seconds'):.3g}",
+        ]
+        if baseline is not None:
+            gained = 1 - _mean(got, "seconds") / _mean(baseline, "seconds")
+            row.append("–" if label == setting.baseline else _percent(gained))
+        table.rows.append(row)
+    return table
+
+
+def _mean(got: Sequence[SlowestFifth], figure: str) -> float:
+    return float(np.mean([getattr(of_run, figure) for of_run in got]))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %".replace("-", "−")

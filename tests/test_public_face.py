@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,13 @@ def test_importing_the_package_loads_no_library_and_no_room():
 def test_packages_are_attributes_before_anything_else_imported_them(room):
     assert f"sortition.{room}" in loaded(f"import sortition as so; assert so.{room}.__name__ == 'sortition.{room}'")
     assert room in dir(sortition)
+
+
+def test_packages_of_the_reference_are_attributes():
+    """But the adapters: their frameworks may be missing, so they are imported by name."""
+    reference = (FACE.parents[2] / "docs" / "reference" / "api.md").read_text()
+    packages = set(re.findall(r"\bsortition\.([a-z_]+)\.", reference))
+    assert packages - {"flower", "nvflare"} <= set(sortition._ROOMS)
 
 
 def test_dir_lists_the_public_names_before_they_are_used():

@@ -79,11 +79,15 @@ __all__ = [
 ]
 
 _ROOMS = (
+    "advice",
     "aggregation",
+    "audit",
     "availability",
     "clients",
     "core",
     "data",
+    "federation",
+    "learning",
     "privacy",
     "report",
     "results",

@@ -5,7 +5,7 @@ import colorsys
 import numpy as np
 from tests.report.conftest import write_run
 
-from sortition.report.charts import cost, federation
+from sortition.report.charts import cost, federation, forest, selection
 from sortition.report.charts.forest import COLOURS as VERDICTS
 from sortition.report.gather import gather
 from sortition.report.look import Look
@@ -42,6 +42,37 @@ def test_costs_that_are_alike_are_a_sentence_and_others_a_chart(tmp_path):
     said = [made for made in cost.pareto(gather([tmp_path / "alike"]).settings[0], Look(Palette([], {}))) if made]
     assert said[0] == "All methods cost the same traffic: 3 MB, to within 1 %."
     assert said[0] in Page(gather([tmp_path / "alike"])).render()
+
+
+def test_an_amount_that_all_methods_cost_is_written_out(tmp_path):
+    found = gathered(tmp_path, (1.152e9, 1.152e9))
+    said = cost.pareto(found.settings[0], Look(Palette(found.methods, found.names)))
+    assert said[0] == "All methods cost the same traffic: 3,460 MB, to within 1 %."
+
+
+def test_counts_against_availability_are_a_sentence_where_all_clients_were_available_equally_often(tmp_path):
+    found = gathered(tmp_path)
+    setting = found.settings[0]
+    look = Look(Palette(found.methods, found.names))
+    for run in setting.runs:
+        run.counts = {"selected": np.array([1, 2, 0]), "available": np.full(3, 3)}
+    said = "Every client was available in 3 rounds, so counts alone say how even a method is."
+    assert selection.against_availability(setting, look) == said
+    for run in setting.runs:
+        run.counts["available"] = np.array([3, 3, 2])
+    assert selection.against_availability(setting, look).name == "availability-counts"
+
+
+def test_a_forest_plot_of_all_rounds_is_not_drawn_twice(tmp_path):
+    for rounds, names in ((10, ["forest-last"]), (12, ["forest-last", "forest-mean"])):
+        folder = tmp_path / str(rounds)
+        for label, start in (("uniform", 0.1), ("fedgs", 0.2)):
+            for seed in range(3):
+                write_run(folder, label, seed, np.linspace(start + seed / 100, 0.5, rounds).tolist())
+        page = Page(gather([folder]))
+        text = page.render()
+        assert [chart.name for _, chart in page.canvas.charts if chart.name.startswith("forest")] == names
+        assert (forest.SAME in text) == (rounds == 10)
 
 
 def test_adversaries_are_in_a_heading_only_where_there_are_some(tmp_path):

@@ -125,3 +125,9 @@ def test_bytes_that_are_no_images_are_as_they_are():
     vectors = by_client(TOKENS.astype(np.uint8), LABELS, OWNERS).scaled()
     assert vectors.x_train.dtype == np.int64
     assert vectors.x_train.max() == WORDS - 1
+
+
+def test_the_error_of_a_model_that_takes_no_tokens_says_that_they_are_whole_numbers():
+    too_wide = nn.Sequential(nn.Linear(9, 2))  # neither the tokens nor their values as floats fit
+    with pytest.raises(InputError, match=r"2 logits for each example, int64 of shape \(6,\); got RuntimeError"):
+        so.compare(["uniform"], data=(TOKENS, LABELS), clients=6, model=too_wide, jobs=1, **SMALL)

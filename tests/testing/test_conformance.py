@@ -134,6 +134,19 @@ def count():
     CALLS.append(1)
 
 
+ROUNDS_SEEN: set[int] = set()
+
+
+@method
+class Saturating(Good):
+    """Its memory is full after the first run, and the same from then on."""
+
+    def select(self, state, round):
+        ROUNDS_SEEN.add(round.index)
+        ids = np.roll(round.available, len(ROUNDS_SEEN) + int(self.share))
+        return Cohort.uniform(ids[: round.budget])
+
+
 @method
 class Aimless(Good):
     def select(self, state, round):
@@ -256,6 +269,7 @@ class Noisy(Good):
         (ConstantSeed, r"has a random generator of its own \(default_rng\)"),
         (FreshSeed, r"has a random generator of its own \(default_rng\)"),
         (Counting, r"keeps memory outside its state \(CALLS\)"),
+        (Saturating, r"keeps memory outside its state \(ROUNDS_SEEN\)"),
         (Aimless, "chose other clients under the same seed"),
         (
             ByPosition,

@@ -51,11 +51,12 @@ def learner_for(
     if fault and learner.examples.image:
         learner = make(channels_last=False)
         fault = first_fault = _model_fault(learner, classes)
+    first_tried = learner  # the error says what was given when its fault arose
     if fault and learner.examples.is_whole:
         learner = make(channels_last=learner.channels_last, whole=False)
         fault = _model_fault(learner, classes)
     if fault:
-        raise _misfit(learner, classes, first_fault)
+        raise _misfit(first_tried, classes, first_fault)
     if learner.objective is not None:
         check_objective(learner, learner.objective)
     return learner

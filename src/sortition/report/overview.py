@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
-from sortition.report.charts import Chart, across, forest, sweeps
+from sortition.report.charts import across, forest, sweeps
+from sortition.report.document import Canvas
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.markup import Cell, items, plain, sortable
@@ -29,7 +30,6 @@ from sortition.results.verdict_words import (
     verdict_text,
 )
 
-Show = Callable[[str, Chart], str]  # of the page: takes a setting's name and a chart, gives its place
 NOTE = (
     f"Mean ± sd over seeds; a click on a heading sorts. {BOLD} Other columns are not tested. Differences are paired "
     "over seeds: their 95 % intervals hold for all methods of the setting together, and p and verdicts follow from "
@@ -44,14 +44,13 @@ BEST_OF = (
 )
 
 
-def of_setting(setting: Setting, look: Look, show: Show) -> str:
+def of_setting(setting: Setting, look: Look, canvas: Canvas) -> str:
     """Return cards, forest plots and tables of one setting as markup."""
-    plots = [forest.forest(setting, figure) for figure in setting.comparison.compared]
-    forests = "".join(show(setting.name, plot) for plot in plots if plot is not None)
-    tuning = "".join(show(setting.name, chart) for chart in sweeps.tuning(setting, look))
+    forests = canvas.drawn(setting.name, forest.forests(setting))
+    tuning = "".join(canvas.show(setting.name, chart) for chart in sweeps.tuning(setting, look))
     return (
         f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
-        f'<div class="figures">{forests}</div>{_main_table(setting, look.palette)}'
+        f"{forests}{_main_table(setting, look.palette)}"
         f'<p class="soft">{NOTE}{escape(_equal_cost(setting))}</p>{_warning(setting)}'
         f"{_every_pair(setting)}"
         f"<details><summary>In words</summary>{_in_words(setting)}</details>"
@@ -211,12 +210,12 @@ def _best_of(setting: Setting) -> str:
     return plain(table)
 
 
-def of_all(gathered: Gathered, look: Look, show: Show) -> str:
+def of_all(gathered: Gathered, look: Look, canvas: Canvas) -> str:
     """Return ranks, profiles, sweeps and the count of verdicts as markup; empty for a single setting."""
     if len(gathered.settings) < 2:
         return ""
     charts = [*across.figures(gathered, look), *sweeps.figures(gathered, look)]
-    places = "".join(show("all", chart) for chart in charts)
+    places = "".join(canvas.show("all", chart) for chart in charts)
     return f'<h3>All settings</h3>{_wins(gathered)}<div class="figures">{places}</div>{_settings(gathered)}'
 
 

@@ -76,10 +76,10 @@ class Page:
 
     def overview(self) -> str:
         """First screen: cards, forest plots, the main table; ranks and sweeps where there are several settings."""
-        all_settings = overview.of_all(self.gathered, self.look, self.show)
+        all_settings = overview.of_all(self.gathered, self.look, self.canvas)
 
         def block(setting: Setting) -> str:
-            markup = overview.of_setting(setting, self.look, self.show)
+            markup = overview.of_setting(setting, self.look, self.canvas)
             if len(self.gathered.settings) == 1:  # described at the top of the page
                 return markup
             return f'<p class="soft">{escape(description(setting))}</p>{markup}'
@@ -133,10 +133,6 @@ class Page:
         return configuration(self.gathered)
 
     # -- parts ----------------------------------------------------------------------------------------------------
-
-    def show(self, setting: str, chart: Chart) -> str:
-        """The place of a chart."""
-        return self.canvas.show(setting, chart)
 
     def _each(self, make: Callable[[Setting], str]) -> str:
         """Return one block a setting; with several, the page shows the one that is chosen."""

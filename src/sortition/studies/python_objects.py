@@ -95,8 +95,8 @@ def forgotten_afterwards() -> Iterator[None]:
 
 def first_that_cannot_be_sent(others: Mapping[str, object]) -> str:
     """Return the first object, registered or of ``others``, that no other process can get, and why; else nothing."""
-    objects = {name: registered_object.value for name, registered_object in _registry.items()}
-    for name, value in {**objects, **others}.items():
+    objects = [(_spoken_name(name, entry.value), entry.value) for name, entry in _registry.items()]
+    for name, value in [*objects, *others.items()]:
         try:
             pickled = pickle.dumps(value)
         except Exception as error:  # whatever an object's own __reduce__ raises
@@ -104,6 +104,14 @@ def first_that_cannot_be_sent(others: Mapping[str, object]) -> str:
         if b"__main__" in pickled or not _importable(value):
             return f"{name}: it is defined in a script or notebook"
     return ""
+
+
+def _spoken_name(registered_name: str, value: object) -> str:
+    """Return what a user calls a registered object: its kind, and the name of the class or function."""
+    kind = registered_name.rpartition("_")[0]
+    if inspect.isclass(value) or inspect.isfunction(value):
+        return f"{kind} {value.__qualname__}"
+    return f"{kind} {type(value).__qualname__}"
 
 
 def _importable(value: object) -> bool:

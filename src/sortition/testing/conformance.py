@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from functools import partial
 
 from sortition.core import Selector
 from sortition.core.errors import bad
@@ -14,6 +15,7 @@ from sortition.core.selector import AnySelector, undecorated
 from sortition.testing.alignment import aligned_answers
 from sortition.testing.cost import scales
 from sortition.testing.declaration_checks import parameters_checked, parameters_read, plain_data
+from sortition.testing.outside import stored_memory
 from sortition.testing.selection_checks import (
     allowed_cohorts,
     growing,
@@ -56,8 +58,13 @@ def contract(make: MakesSelector) -> Iterator[tuple[str, Callable[[], None]]]:
     cls = _class_of(make)
     if not is_dataclass(cls):
         raise undecorated(cls)
+    memory_at_first = stored_memory(cls)  # before other checks fill it: memory that is full no longer changes
     for check in CHECKS:
-        yield (check.__doc__ or check.__name__).strip().rstrip("."), _guarded(check, cls)
+        rule = (check.__doc__ or check.__name__).strip().rstrip(".")
+        if check is repeatable:
+            yield rule, _guarded(partial(repeatable, memory_at_first=memory_at_first), rule, cls)
+        else:
+            yield rule, _guarded(check, rule, cls)
 
 
 def _class_of(make: MakesSelector) -> type[AnySelector]:
@@ -70,7 +77,7 @@ def _class_of(make: MakesSelector) -> type[AnySelector]:
     return cls
 
 
-def _guarded(check: Check, cls: type[AnySelector]) -> Callable[[], None]:
+def _guarded(check: Check, rule: str, cls: type[AnySelector]) -> Callable[[], None]:
     """Return a function that runs a check and turns any error of the method into a ContractError."""
 
     def run() -> None:
@@ -79,8 +86,7 @@ def _guarded(check: Check, cls: type[AnySelector]) -> Callable[[], None]:
         except ContractError:
             raise
         except Exception as error:
-            rule = (check.__doc__ or "").strip()
             kind = type(error).__name__
-            raise ContractError(f"{cls.__name__} breaks '{rule}': {kind}: {error}") from error
+            raise ContractError(f"{cls.__name__} breaks '{rule}.': {kind}: {error}") from error
 
     return run

@@ -32,13 +32,15 @@ ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 MEMORY = (list, dict, set, bytearray, np.ndarray, int, float, str, type(None))  # values that a function may change
 
 
-def outside_sources(selector: AnySelector) -> list[str]:
+def outside_sources(selector: AnySelector, memory_at_first: Mapping[str, bytes] | None = None) -> list[str]:
     """Say what is outside, one sentence each that follows the method's name; nothing if it keeps the contract.
 
-    Global generators are left as they were.
+    Memory is compared with ``memory_at_first``, or with what it is now: give what :func:`stored_memory` returned before
+    the method was played for the first time. Global generators are left as they were.
     """
     values = dict(_looked_up(type(selector)))
-    memory_at_first = _pickled(values)
+    if memory_at_first is None:
+        memory_at_first = _pickled(values)
     states_at_first = _global_states()
     try:
         first = _cohorts(selector, seed=0)
@@ -51,7 +53,7 @@ def outside_sources(selector: AnySelector) -> list[str]:
     # cohorts of another seed that are the same: no generator is made from round.rng
     makes_its_own = not repeats or same_cohorts(first, other_seed)
     generators = _generators(values, with_makers=makes_its_own)
-    memory_at_last = _pickled(dict(_looked_up(type(selector))))
+    memory_at_last = stored_memory(type(selector))
     changed = [name for name, stored in memory_at_first.items() if stored != memory_at_last.get(name)]
     sentences = []
     if used_global:
@@ -63,6 +65,11 @@ def outside_sources(selector: AnySelector) -> list[str]:
     if not sentences and not repeats:
         sentences.append(f"chose other clients under the same seed. {REMEDY}")
     return sentences
+
+
+def stored_memory(cls: type[AnySelector]) -> dict[str, bytes]:
+    """Return the values outside the state that a method's functions look up and may change, as bytes by name."""
+    return _pickled(dict(_looked_up(cls)))
 
 
 def _generators(values: Mapping[str, object], *, with_makers: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,10 @@ def ties(cls: type[AnySelector]) -> None:
         require(cls, always_chose, "chose nobody among clients that are all alike.")
 
 
-def repeatable(cls: type[AnySelector]) -> None:
+def repeatable(cls: type[AnySelector], memory_at_first: Mapping[str, bytes] | None = None) -> None:
     """The same seed gives the same cohorts; no other generator is drawn from, no memory kept outside the state."""
     for selector in instances(cls):
-        sentences = outside_sources(selector)
+        sentences = outside_sources(selector, memory_at_first)
         require(cls, not sentences, " ".join(sentences))
 
 

@@ -88,8 +88,9 @@ def pareto(setting: Setting, look: Look) -> list[Chart | str]:
         lowest_cost = min(costs)
         highest_cost = max(costs)
         if highest_cost - lowest_cost < ALIKE * highest_cost:
+            amount = float(f"{lowest_cost:.3g}")  # three digits, and no power of ten beside them
             charts.append(
-                f"All methods cost the same {cost.words}: {lowest_cost:,.3g} {cost.unit}, to within {100 * ALIKE:g} %."
+                f"All methods cost the same {cost.words}: {amount:,.10g} {cost.unit}, to within {100 * ALIKE:g} %."
             )
         else:
             charts.append(_pareto(cost, rows, setting, look))

@@ -9,7 +9,7 @@ import altair as alt
 
 from sortition.report.charts import Chart, filling, on, signed_axis
 from sortition.report.gather import Setting
-from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, differences
+from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, Window, differences
 from sortition.results.verdict_words import figure_title, in_order, unit_of, verdict_text, with_unit
 
 COLOURS = {BETTER: "#0b8f63", WORSE: "#c8501e", EQUAL: "#7d8894", UNDECIDED: "#8f6bc4"}
@@ -23,6 +23,19 @@ CAPTION = (
     "Grey dots below a bar: seeds."
 )
 AREA = "The same for the mean over the whole curve, the area under it."
+
+
+SAME = "Here these are all rounds, so the mean over the whole curve is the same."
+
+
+def forests(setting: Setting) -> list[Chart | str]:
+    """Draw the differences at the end of the curve and over all of it; a sentence where both are of the same rounds."""
+    plots = [forest(setting, figure) for figure in setting.comparison.compared]
+    charts: list[Chart | str] = [plot for plot in plots if plot is not None]
+    basis = setting.comparison.basis
+    if isinstance(basis, Window) and basis.whole:
+        return [*charts[:1], *[SAME for _ in charts[1:]]]
+    return charts
 
 
 def forest(setting: Setting, figure: str) -> Chart | None:

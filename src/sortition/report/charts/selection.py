@@ -19,9 +19,9 @@ DOTS = 60  # of a method in the cloud; of more clients, neighbours share one
 SPANS = 60  # of rounds in the curve of labels; of more rounds, neighbours share one
 
 
-def figures(setting: Setting, look: Look) -> list[Chart]:
-    """Draw those that the runs have data for."""
-    charts = []
+def figures(setting: Setting, look: Look) -> list[Chart | str]:
+    """Draw those that the runs have data for; a sentence stands where all clients were available equally often."""
+    charts: list[Chart | str] = []
     if setting.first.counts:
         charts.append(selection_counts(setting, look))
         charts.append(against_availability(setting, look))
@@ -59,8 +59,16 @@ def selection_counts(setting: Setting, look: Look) -> Chart:
     )
 
 
-def against_availability(setting: Setting, look: Look) -> Chart:
-    """Times selected against rounds available: raw counts would blame a method for clients that were away."""
+def against_availability(setting: Setting, look: Look) -> Chart | str:
+    """Times selected against rounds available: raw counts would blame a method for clients that were away.
+
+    Where all clients were available equally often, all points lie above each other, and a sentence says so.
+    """
+    rounds_available = np.unique([runs[0].counts["available"] for runs in setting.methods.values()])
+    if rounds_available.size == 1:
+        return (
+            f"Every client was available in {rounds_available[0]:,} rounds, so counts alone say how even a method is."
+        )
     rows = []
     for label, runs in setting.methods.items():
         available = runs[0].counts["available"]

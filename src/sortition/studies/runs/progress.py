@@ -65,7 +65,8 @@ class Lines:
         self.runs = runs
         self.started_at = time.monotonic()
         earlier_runs = f", {done} done before" if done else ""
-        self._print(f"{len(runs)} runs to play{earlier_runs}")
+        plural = "" if len(runs) == 1 else "s"
+        self._print(f"{len(runs)} run{plural} to play{earlier_runs}")
         yield
 
     def update(self, event: Event) -> None:

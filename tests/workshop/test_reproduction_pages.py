@@ -125,6 +125,16 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
     assert reproduction_pages.with_summary(project, extents) == project
 
 
+def test_the_readme_has_another_reading_as_a_footnote():
+    text = reproduction_pages.summary(index.extents())
+    table, footnotes, _ = text.split("\n\n")
+    others = [item for item in index.items() if item.short and item.other]
+    assert others
+    for mark, item in zip(reproduction_pages.FOOTNOTE_MARKS, others, strict=False):
+        assert f"{item.short}{mark}" in table
+        assert f"{mark} {item.other}." in footnotes
+
+
 def test_every_entry_is_listed_under_its_paper_with_state_setting_result_and_verdict():
     extents = index.extents()
     for paper in re.split(r"^## ", reproduction_pages.index_page(extents), flags=re.MULTILINE)[2:]:

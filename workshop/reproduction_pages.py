@@ -43,9 +43,10 @@ seeds.
 
 What the papers say of their tables, figures and theorems, claim by claim, and how far it was met here. *Different, \
 with a measured reason*: a run or a computation shows why. *Cut*: fewer rounds, seeds or settings were run than it \
-takes to say. *Absent*: nothing was run. Drawings and questions beside a paper are not counted. Verdicts in the paired \
-comparisons of all pages are of today's [statistics](../statistics.md): those of older runs were computed anew from the \
-differences and intervals that had been printed.
+takes to say. *Absent*: nothing was run. Drawings and questions beside a paper are not counted.
+
+Verdicts in the paired comparisons of all pages are of today's [statistics](../statistics.md): those of older runs \
+were computed anew from the differences and intervals that had been printed.
 
 {coverage}"""
 
@@ -163,10 +164,8 @@ def summary(extents: Extents) -> str:
             footnotes.append(f"{mark} {item.other}.")
         table.rows.append([page, item.what, state, item.verdict, f"{item.short}{mark}"])
     other_readings = f"Other readings: {' '.join(footnotes)}\n\n" if footnotes else ""
-    sentence = counts_sentence(extents)
-    return (
-        f"{table.markdown()}\n\n{other_readings}{sentence} Every verdict with its reason: [reproduction](docs/reproduction/README.md)."
-    )
+    pointer = "Every verdict with its reason: [reproduction](docs/reproduction/README.md)."
+    return f"{table.markdown()}\n\n{other_readings}{counts_sentence(extents)} {pointer}"
 
 
 def counts_sentence(extents: Extents) -> str:

@@ -151,7 +151,7 @@ def summary(extents: Extents) -> str:
     What another reading of a paper gives is a footnote.
     """
     table = Table("", ["paper", "result", "runs", "verdict", "here"])
-    footnotes = []
+    footnotes: list[str] = []
     for item in items():
         if not item.short:
             continue

@@ -11,6 +11,7 @@ from sortition.core.arrays import Floats, Ids
 from sortition.reproduction import preset as presets
 from sortition.reproduction.context import Context
 from sortition.results.table import Table
+from sortition.selectors import load
 from sortition.simulation import Setup, start
 from sortition.studies.config import RunConfig
 from sortition.studies.federation import setup
@@ -62,8 +63,8 @@ def repeated_cohorts(
     for label in methods:
         config = next(run for run in runs if run.method.label == label)
         context.say(f"{label}: {len(sigma2)} other edge lengths")
-        selectors = [replace(setup(config)[1].selector, sigma2=value) for value in sigma2]
-        plays = [play(replace(federation, selector=selector), n_rounds) for selector in selectors]
+        variants = [load(config.method.name, **{**config.method.options, "sigma2": value}) for value in sigma2]
+        plays = [play(replace(federation, selector=variant), n_rounds) for variant in variants]
         table.rows.append(_row(f"{label}, σ² from {min(sigma2):g} to {max(sigma2):g}", plays))
     context.say(f"{cycles} cycles drawn at random")
     rng = stream(0, "cycles")
@@ -86,9 +87,11 @@ def play(federation: Setup, rounds: int) -> tuple[list[Members], float]:
     losses = []
     for _ in range(rounds):
         record = simulation.play_round()
-        cohorts.append(tuple(sorted(record["cohort"])))
-        losses.append(record["test"]["loss"])
-    return cohorts, float(min(losses))
+        cohorts.append(tuple(sorted(record["cohort"] or ())))
+        loss = (record["test"] or {}).get("loss")
+        if loss is not None:
+            losses.append(loss)
+    return cohorts, min(losses)
 
 
 def random_cycle(order: Ids, size: int) -> tuple[Members, ...]:

@@ -26,6 +26,7 @@ GRADES = {  # of a claim → heading, in the order of the coverage table
     "absent": "absent",
 }
 GRADES_MET = ("right", "explained")  # count as covered
+FOOTNOTE_MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
 VERDICTS = ("agrees", "direction only", "not reproduced", "no published table")
 Extents = Mapping[str, Extent]  # by preset
 
@@ -43,6 +44,9 @@ seeds.
 What the papers say of their tables, figures and theorems, claim by claim, and how far it was met here. *Different, \
 with a measured reason*: a run or a computation shows why. *Cut*: fewer rounds, seeds or settings were run than it \
 takes to say. *Absent*: nothing was run. Drawings and questions beside a paper are not counted.
+
+Verdicts in the paired comparisons of all pages are of today's [statistics](../statistics.md): those of older runs \
+were computed anew from the differences and intervals that had been printed.
 
 {coverage}"""
 
@@ -142,19 +146,26 @@ def _entry(item: Item, extent: Extent | None) -> str:
 
 
 def summary(extents: Extents) -> str:
-    """Return what the project's README shows: the main table of each paper, and how many entries were run how far."""
+    """Return what the project's README shows: the main table of each paper, and how many entries were run how far.
+
+    What another reading of a paper gives is a footnote.
+    """
     table = Table("", ["paper", "result", "runs", "verdict", "here"])
+    footnotes: list[str] = []
     for item in items():
         if not item.short:
             continue
         extent = extents.get(item.preset)
         page = f"[{item.paper}](docs/reproduction/{extent.page})" if extent is not None else item.paper
         state = extent.state.replace(" runs", "") if extent is not None else "never run"
-        table.rows.append([page, item.what, state, item.verdict, item.short])
-    sentence = counts_sentence(extents)
-    return (
-        f"{table.markdown()}\n\n{sentence} Every verdict with its reason: [reproduction](docs/reproduction/README.md)."
-    )
+        mark = ""
+        if item.other:
+            mark = FOOTNOTE_MARKS[len(footnotes)]
+            footnotes.append(f"{mark} {item.other}.")
+        table.rows.append([page, item.what, state, item.verdict, f"{item.short}{mark}"])
+    other_readings = f"Other readings: {' '.join(footnotes)}\n\n" if footnotes else ""
+    pointer = "Every verdict with its reason: [reproduction](docs/reproduction/README.md)."
+    return f"{table.markdown()}\n\n{other_readings}{counts_sentence(extents)} {pointer}"
 
 
 def counts_sentence(extents: Extents) -> str:

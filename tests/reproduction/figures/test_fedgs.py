@@ -44,6 +44,25 @@ def test_the_oracles_differ_where_shares_are_spread():
     assert fedgs_graphs.cosine_edges(even).all()
 
 
+def test_the_cosine_is_scored_at_every_threshold_and_number_of_steps(tmp_path):
+    federation = {
+        "data": {"name": "digits", "clients": 8, "partition": {"name": "shards", "per_client": 2}},
+        "model": {"name": "mlp", "hidden": [8]},
+        "local": {"steps": 2, "batch": 16, "lr": 0.1},
+    }
+    context = Context("x", tmp_path, None, None, None)
+    text = fedgs_graphs.cosine_at_every_threshold(context, federation=federation, steps=[1, 3])
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith(("| 1 ", "| 3 "))]
+    assert len(rows) == 2 * len(fedgs_graphs.SCANNED)
+    scores = {steps: [row[2:] for row in rows if int(row[0]) == steps] for steps in (1, 3)}
+    assert scores[1] != scores[3]  # a federation is shared by local rules; the updates must not be
+    joining_all = float(text.split("has the F1 ")[1].split()[0].rstrip(".*"))
+    for steps, epsilon, predicted, _precision, recall, f1 in rows:
+        if float(epsilon) == 0:
+            assert (float(predicted), float(recall)) == (100, 1), steps
+            assert float(f1) == pytest.approx(joining_all, abs=1e-3)
+
+
 def test_a_graph_falls_into_places_of_its_parts():
     joined = np.kron(np.eye(2), np.ones((3, 3))).astype(bool)
     place = fedgs_graphs.layout(joined)

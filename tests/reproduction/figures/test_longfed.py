@@ -38,6 +38,8 @@ def test_metrics_of_a_run(runs):
     found = {run.method: run for run in find(runs)}
     assert longfed.distinct_cohorts(found["zero"]) < 0.3  # λ = 0 repeats itself
     assert longfed.distinct_cohorts(found["longfed"]) == 1.0
+    assert longfed.clients_met(found["zero"]) < longfed.clients_met(found["longfed"]) == 20
+    assert longfed.clients_met(found["zero"], **{"from": 100}) is None
     assert longfed.labels_covered(found["longfed"]) == 1.0  # one client a label
     assert longfed.labels_covered(found["uniform"]) < 1.0
     assert longfed.sigma(found["zero"], quantile=0.05) > longfed.sigma(found["longfed"], quantile=0.05)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from sortition.reproduction.context import Context
 from sortition.reproduction.figures import loss_changes
@@ -77,3 +80,34 @@ def test_the_figures_are_drawn(preset, tmp_path):
     least = float(text.rsplit("| 1SPC", 1)[1].split("|")[1])
     assert 0.5 < least <= 1
     assert "try-similarity.png" in text
+
+
+def test_skewness_of_a_mean_is_that_of_all_samples():
+    values = np.array([0.0, 1.0, 1.5, 2.0, 9.0, -1.0, 3.0])
+    means = [np.mean(sample) for sample in combinations(values, 3)]
+    assert loss_changes.skewness_of_mean(values, 3) == pytest.approx(stats.skew(means))
+
+
+def test_single_changes_are_those_of_one_client_alone():
+    config = plan(STUDY).runs[0]
+    *_, (t, world, params) = loss_changes.trajectory(config, 1)
+    everybody = np.arange(10)
+    changes = loss_changes.single_changes(world, params, t, size=4)
+    after = params + world.train(params, everybody, (), t).deltas[7] / 4
+    measured = [world.measure(p, loss_changes.Measure(loss_changes.LOSS, everybody), t).values for p in (params, after)]
+    np.testing.assert_allclose(changes[7], measured[1] - measured[0], atol=1e-5)
+
+
+def test_causes_are_tabulated(preset, tmp_path):
+    context = Undrawn("try", tmp_path, None, None, None)
+    text = loss_changes.skewness_by_client(
+        context, of="any", setting=["1SPC"], method="uniform", round=1, cohorts=30, shown=2, left_out=2
+    )
+    assert text.count("| 1SPC") == 2
+    text = loss_changes.drift(
+        context, of="any", setting=["1SPC"], method="uniform", moments=[0, 1], interval=2, cohorts=20
+    )
+    first, second = (line.strip("|").split("|") for line in text.splitlines() if line.startswith("| 1SPC"))
+    assert float(first[-1]) == 1  # with itself
+    assert 0 < float(second[-1]) <= 1
+    assert float(first[2]) == float(second[-1])  # rounds 0 and 1: one apart, and the second with the first

@@ -17,7 +17,7 @@ from sortition.results.table import Table
 from sortition.selectors.fedgs import graph as g
 from sortition.simulation.world import World
 from sortition.studies.config import Data, RunConfig, validated
-from sortition.studies.federation import build_federation, split
+from sortition.studies.federation import setup, split
 
 EPSILON = 0.1  # of the oracle graph
 SCANNED = (0.0, 0.01, 0.05, 0.1, 0.5)
@@ -96,13 +96,40 @@ def edges_found(
     return table.markdown()
 
 
+def cosine_at_every_threshold(context: Context, *, federation: Toml, steps: list[int], seed: int = 0) -> str:
+    """Score the cosine of updates at every ε of Table 3, under the released oracle, after more or fewer local steps."""
+    name = federation["data"]["name"]
+    table = Table(
+        f"{name}: the cosine of updates under the released oracle, at every ε",
+        ["local steps", "ε", "edges predicted, %", "precision", "recall", "F1"],
+    )
+    share = 0.0
+    for n_steps in steps:
+        context.say(f"{name}: one local training of {n_steps} steps of every client")
+        local = {**federation["local"], "steps": n_steps}
+        config = validated(RunConfig, {**FEDERATION, **federation, "local": local, "seed": seed}, "figure.federation")
+        world = setup(config)[1].world  # with the local rule of this configuration
+        V = similarities(world)["cosine"]
+        edges = share_edges(world.label_counts)
+        share = float(edges.mean())
+        for epsilon in SCANNED:
+            precision, recall, f1, _, predicted, _ = score(V, edges, epsilon, self_pairs=True)
+            cells = [f"{100 * predicted:.1f}", *[f"{figure:.4f}" for figure in (precision, recall, f1)]]
+            table.rows.append([str(n_steps), f"{epsilon:g}", *cells])
+    table.notes.append(
+        f"Seed {seed}. The oracle joins {100 * share:.1f} % of the entries; joining everybody has the F1 "
+        f"{2 * share / (1 + share):.4f}."
+    )
+    return table.markdown()
+
+
 def _scores(context: Context, federation: Toml, seeds: int) -> dict[tuple[str, str], list[Floats]]:
     """Return a score for each seed, by similarity and oracle."""
     scores: dict[tuple[str, str], list[Floats]] = defaultdict(list)
     for seed in range(seeds):
         context.say(f"{federation['data']['name']}, seed {seed}: one local training of every client")
         config = validated(RunConfig, {**FEDERATION, **federation, "seed": seed}, "figure.federation")
-        world = build_federation(config).world
+        world = setup(config)[1].world  # with the local rule of this configuration
         for similarity, V in similarities(world).items():
             for oracle in ORACLES:
                 edges = oracle.edges(world.label_counts)
@@ -126,24 +153,26 @@ def similarities(world: World) -> dict[str, Floats]:
 
 
 def best_f1(V: Floats, oracle: Array, self_pairs: bool = False) -> Floats:
-    """Return the scores at the ε with the largest F1, where V ≥ ε is an edge.
+    """Return the scores at the ε with the largest F1, where V ≥ ε is an edge; they are those of :func:`score`."""
+    scores = [score(V, oracle, epsilon, self_pairs) for epsilon in SCANNED]
+    return max(scores, key=lambda figures: float(figures[2]))
 
-    They are precision, recall, F1, ε, and the shares of pairs predicted and true. Pairs are counted once each, or, with
-    ``self_pairs``, as all entries of the matrix: both orders, and the diagonal.
+
+def score(V: Floats, oracle: Array, epsilon: float, self_pairs: bool = False) -> Floats:
+    """Return precision, recall, F1, ε, and the shares of pairs predicted and true, where V ≥ ε is an edge.
+
+    Pairs are counted once each, or, with ``self_pairs``, as all entries of the matrix: both orders, and the diagonal.
     """
     counted = np.ones_like(oracle, bool)
     if not self_pairs:
         counted = np.triu(counted, 1)
     true = oracle[counted]
-    scores = []
-    for epsilon in SCANNED:
-        predicted = np.greater_equal(V[counted], epsilon)
-        hits = float((predicted & true).sum())
-        precision = hits / max(predicted.sum(), 1)
-        recall = hits / max(true.sum(), 1)
-        f1 = 2 * precision * recall / max(precision + recall, 1e-12)
-        scores.append((precision, recall, f1, epsilon, predicted.mean(), true.mean()))
-    return np.array(max(scores, key=lambda score: score[2]))
+    predicted = np.greater_equal(V[counted], epsilon)
+    hits = float((predicted & true).sum())
+    precision = hits / max(predicted.sum(), 1)
+    recall = hits / max(true.sum(), 1)
+    f1 = 2 * precision * recall / max(precision + recall, 1e-12)
+    return np.array([precision, recall, f1, epsilon, predicted.mean(), true.mean()])
 
 
 def drawn(context: Context, *, data: Toml) -> str:

@@ -65,6 +65,14 @@ def distinct_cohorts(run: Run, **span: int) -> float | None:
     return len(set(cohorts)) / len(cohorts)
 
 
+def clients_met(run: Run, **span: int) -> float | None:
+    """Return the number of clients that were chosen at least once."""
+    cohorts = _cohorts(run, **span)
+    if not cohorts:
+        return None
+    return float(np.unique(np.concatenate(cohorts)).size)
+
+
 def round_ms(run: Run) -> float | None:
     """Return the mean wall-clock milliseconds of a round, evaluation aside, without the first one."""
     seconds = [timing["total"] - timing.get("evaluate", 0.0) for timing in run.timings[1:]]

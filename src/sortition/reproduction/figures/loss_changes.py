@@ -1,7 +1,8 @@
 """FedCor's premises, measured: are loss changes Gaussian (Fig. 2, D.2), and does their covariance stay (Figs. 3, 9)?
 
-Loss changes are taken over cohorts drawn uniformly at one model. A client's local training there has one outcome, so
-the updates of all clients are computed once and a cohort's model is a mean of rows.
+``skewness_by_client`` and ``drift`` look for the causes where they are not. Loss changes are taken over cohorts drawn
+uniformly at one model. A client's local training there has one outcome, so the updates of all clients are computed
+once and a cohort's model is a mean of rows.
 """
 
 from __future__ import annotations
@@ -130,6 +131,109 @@ def stationarity(
         x="round:Q", y=alt.Y("similarity:Q", scale=alt.Scale(domain=[0, 1])), color=alt.Color("setting:N", title=None)
     )
     return f"{context.save('similarity', chart.properties(width=420, height=240))}\n\n{table.markdown()}"
+
+
+def skewness_by_client(
+    context: Context,
+    *,
+    of: str,
+    setting: list[str],
+    method: str,
+    round: int = 15,
+    cohorts: int = 1000,
+    shown: int = 3,
+    left_out: int = 5,
+) -> str:
+    """Tabulate the skewness of principal components beside what the effects of single clients lead one to expect."""
+    columns = [
+        "setting",
+        "cohort",
+        "component",
+        "skewness, cohorts",
+        "skewness, from single clients",
+        f"without the {left_out} largest effects",
+        f"share of the {left_out} in the variance, %",
+    ]
+    table = Table(f"Skewness of loss changes at round {round}: {cohorts} cohorts, and single clients", columns)
+    for config in _configs(of, setting, method):
+        t, world, params = next(moment for moment in trajectory(config, round) if moment[0] == round)
+        context.say(f"{config.setting}: {cohorts} cohorts and {world.n_clients} clients")
+        changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
+        effects = single_changes(world, params, t, size=config.cohort)
+        directions = np.linalg.svd(changes - changes.mean(axis=0), full_matrices=False)[2]
+        for position, direction in enumerate(directions[:shown], start=1):
+            effect = effects @ direction
+            centred = effect - effect.mean()
+            order = np.argsort(-np.abs(centred))
+            share = np.sum(centred[order[:left_out]] ** 2) / np.sum(centred**2)
+            figures = [
+                stats.skew(changes @ direction),
+                skewness_of_mean(effect, config.cohort),
+                skewness_of_mean(effect[order[left_out:]], config.cohort),
+            ]
+            table.rows.append(
+                [
+                    config.setting,
+                    str(config.cohort),
+                    str(position),
+                    *[f"{figure:.2f}" for figure in figures],
+                    f"{100 * share:.0f}",
+                ]
+            )
+    table.notes.append(
+        "From single clients: every client moves the model by its share of a cohort's step, alone; the skewness of a "
+        "mean of so many of these effects, drawn without replacement, follows from their own. Signs of components are "
+        "arbitrary."
+    )
+    return table.markdown()
+
+
+def single_changes(world: World, params: Array, t: int, size: int) -> Floats:
+    """Return the changes (N, N) of everybody's loss when one client alone adds 1/size of its update to ``params``."""
+    everybody = np.arange(world.n_clients)
+    losses_before = world.measure(params, Measure(LOSS, everybody), t).values
+    deltas = world.train(params, everybody, (), t).deltas
+    rows = [world.measure(params + delta / size, Measure(LOSS, everybody), t).values for delta in deltas]
+    return np.stack(rows) - losses_before
+
+
+def skewness_of_mean(values: Floats, size: int) -> float:
+    """Return the skewness of the mean of ``size`` of these values, drawn without replacement."""
+    n = len(values)
+    finite_population = (n - 2 * size) / (n - 2) * np.sqrt((n - 1) / (size * (n - size)))
+    return float(stats.skew(values) * finite_population)
+
+
+def drift(
+    context: Context,
+    *,
+    of: str,
+    setting: list[str],
+    method: str,
+    moments: list[int],
+    interval: int = 10,
+    cohorts: int = 100,
+) -> str:
+    """Compare covariances one round and ``interval`` rounds apart and with the first, over the whole training."""
+    columns = ["setting", "round t", "one round apart", f"{interval} rounds apart", "with the first"]
+    table = Table(f"Cosine of covariances from {cohorts} cohorts", columns)
+    for config in _configs(of, setting, method):
+        measured = {t + offset for t in moments for offset in (0, 1, interval)}
+        covariances: dict[int, Floats] = {}
+        for t, world, params in trajectory(config, max(measured)):
+            if t not in measured:
+                continue
+            changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
+            covariances[t] = np.cov(changes, rowvar=False)
+            if t in moments:
+                context.say(f"{config.setting}: round {t}")
+        first = covariances[min(moments)]
+        for t in moments:
+            others = [covariances[t + 1], covariances[t + interval], first]
+            cosines = [similarity(covariances[t], other) for other in others]
+            table.rows.append([config.setting, str(t), *[f"{cosine:.3f}" for cosine in cosines]])
+    table.notes.append("The same cohorts at every moment. The first covariance is that of the end of warm-up.")
+    return table.markdown()
 
 
 def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Array]]:

@@ -193,7 +193,7 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     write_folder.write_config(path / run_folder.CONFIG, config.table())
     write_folder.write_document(path / run_folder.MANIFEST, document)
     world = run.built.world
-    arrays = {"sizes": world.holdings.sizes}
+    arrays: dict[str, Array] = {"sizes": world.holdings.sizes}
     if world.has_label_counts:
         arrays["label_counts"] = world.label_counts
     if config.rounds is not None and _stores_availability(run, config.rounds):

@@ -68,8 +68,8 @@ class Guards:
         stagger: whether clients come below the ceiling at moments of their own, drawn by the seed, so that those who
             spent their places together do not come back together.
         reweight: the cohort's weights in place of the method's own, by "size", "uniform", "fitted" (to the population's
-            labels, where the method reads label counts), or "fedau": mean intervals of participation over N, which sum to 1 in
-            expectation only; "own" keeps them. With it methods are compared by whom they choose alone.
+            labels, where the method reads label counts), or "fedau": mean intervals of participation over N, which sum
+            to 1 in expectation only; "own" keeps them. With it methods are compared by whom they choose alone.
         cutoff: K of FedAU: rounds after which an interval of participation is closed; 0: never.
         minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
     """

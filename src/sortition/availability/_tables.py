@@ -15,7 +15,6 @@ from sortition.core.arrays import Array, Floats
 from sortition.core.errors import DataError, InputError, bad, printable
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.snapshot import FOREIGN
-from sortition.data.parquet import read_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,6 +103,8 @@ def read_table(path: Path, columns: Collection[str] | None = None) -> pl.DataFra
         raise DataError("Reading a trace needs polars: pip install 'sortition[lab]'.") from error
     try:
         if path.suffix == ".parquet":
+            from sortition.data.parquet import read_parquet
+
             return read_parquet(path, columns)
         with path.open("rb") as file:
             if file.read(6).startswith(COMPRESSED):

@@ -95,12 +95,7 @@ class Guards:
     def __post_init__(self) -> None:
         if self.reweight not in REWEIGHT:
             raise bad("Guards.reweight", " or ".join(map(repr, REWEIGHT)), self.reweight)
-        if not isinstance(self.stagger, bool):
-            raise bad("Guards.stagger", "true or false", self.stagger)
-        if self.stagger and not self.ceiling:
-            raise bad(
-                "Guards.stagger", "false where there is no ceiling", self.stagger, "Write ceiling = 1.2 beside it."
-            )
+        self._check_stagger()
         for item in (item for item in fields(self) if item.name not in ("reweight", "stagger")):
             checked = (_whole if item.type == "Whole" else _number)(f"Guards.{item.name}", getattr(self, item.name))
             object.__setattr__(self, item.name, checked)
@@ -116,6 +111,14 @@ class Guards:
             raise bad("Guards.clip", "0 where nothing is remembered", self.clip, "Write remember = 50 beside it.")
         if self.quota > 1 and self.quota != int(self.quota):
             raise bad("Guards.quota", "a whole number of places, or a share below 1", self.quota)
+
+    def _check_stagger(self) -> None:
+        if not isinstance(self.stagger, bool):
+            raise bad("Guards.stagger", "true or false", self.stagger)
+        if self.stagger and not self.ceiling:
+            raise bad(
+                "Guards.stagger", "false where there is no ceiling", self.stagger, "Write ceiling = 1.2 beside it."
+            )
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from the defaults: what a snapshot and a run's configuration hold."""

@@ -65,8 +65,8 @@ class Guards:
         ceiling: places a client can have over all rounds, as a multiple of its fair share (that of a uniform draw);
             0: all.
         reweight: the cohort's weights in place of the method's own, by "size", "uniform", "fitted" (to the population's
-            labels, where the method reads label counts), or "fedau": mean intervals of participation over N, which sum to 1 in
-            expectation only; "own" keeps them. With it methods are compared by whom they choose alone.
+            labels, where the method reads label counts), or "fedau": mean intervals of participation over N, which sum
+            to 1 in expectation only; "own" keeps them. With it methods are compared by whom they choose alone.
         cutoff: K of FedAU: rounds after which an interval of participation is closed; 0: never.
         minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
     """

@@ -51,33 +51,45 @@ def repeated_cohorts(
     columns = ["cohorts", "runs", "different cohorts in a run", "best loss, least", "mean", "largest"]
     table = Table(f"{setting}: best test loss, and which cohorts repeat", columns)
     runs = [run for run in presets.load_preset(of).plan().runs if run.setting == setting]
-    for label in methods:
-        configs = [run for run in runs if run.method.label == label][:n_seeds]
+    configs_by_label = {label: [run for run in runs if run.method.label == label][:n_seeds] for label in methods}
+    first = configs_by_label[methods[0]][0]
+    n_rounds = context.rounds or first.most_rounds
+    for label, configs in configs_by_label.items():
         context.say(f"{label}: {len(configs)} seeds")
-        plays = [play(setup(config)[1], _rounds(context, config)) for config in configs]
-        same = "the same in every seed" if len({tuple(cohorts) for cohorts, _ in plays}) == 1 else "by seed"
-        table.rows.append(_row(f"{label}, {same}", plays))
-    first = next(run for run in runs if run.method.label == methods[0])
-    n_rounds = _rounds(context, first)
+        table.rows.append(_row_of_seeds(label, configs, n_rounds))
     _, federation = setup(first)
-    for label in methods:
-        config = next(run for run in runs if run.method.label == label)
+    for label, configs in configs_by_label.items():
         context.say(f"{label}: {len(sigma2)} other edge lengths")
-        variants = [load(config.method.name, **{**config.method.options, "sigma2": value}) for value in sigma2]
+        method_config = configs[0].method
+        variants = [load(method_config.name, **{**method_config.options, "sigma2": value}) for value in sigma2]
         plays = [play(replace(federation, selector=variant), n_rounds) for variant in variants]
         table.rows.append(_row(f"{label}, σ² from {min(sigma2):g} to {max(sigma2):g}", plays))
     context.say(f"{cycles} cycles drawn at random")
-    rng = stream(0, "cycles")
-    n_clients = federation.world.n_clients
-    selectors = [FixedCycle(cohorts=random_cycle(rng.permutation(n_clients), first.cohort)) for _ in range(cycles)]
-    plays = [play(replace(federation, selector=selector), n_rounds) for selector in selectors]
-    table.rows.append(_row("a partition drawn at random, repeated", plays))
+    table.rows.append(_row_of_random_cycles(federation, cycles, n_rounds))
     table.notes.append(
         f"{n_rounds} rounds, everybody available. The rows after the methods' own are of seed {first.seed} and differ "
         "in their cohorts alone. σ² is the scale of edge lengths (released: 0.1); a small change gives the solver "
         "another optimum."
     )
     return table.markdown()
+
+
+def _row_of_seeds(label: str, configs: list[RunConfig], rounds: int) -> list[str]:
+    """Play a method with several seeds; return its row, which says whether all have the same cohorts."""
+    plays = [play(setup(config)[1], rounds) for config in configs]
+    different_runs = {tuple(cohorts) for cohorts, _ in plays}
+    if len(different_runs) == 1:
+        return _row(f"{label}, the same in every seed", plays)
+    return _row(f"{label}, by seed", plays)
+
+
+def _row_of_random_cycles(federation: Setup, count: int, rounds: int) -> list[str]:
+    """Play partitions of all clients that are drawn at random and repeated; return their row."""
+    rng = stream(0, "cycles")
+    orders = [rng.permutation(federation.world.n_clients) for _ in range(count)]
+    selectors = [FixedCycle(cohorts=random_cycle(order, federation.cohort)) for order in orders]
+    plays = [play(replace(federation, selector=selector), rounds) for selector in selectors]
+    return _row("a partition drawn at random, repeated", plays)
 
 
 def play(federation: Setup, rounds: int) -> tuple[list[Members], float]:
@@ -98,10 +110,6 @@ def random_cycle(order: Ids, size: int) -> tuple[Members, ...]:
     """Cut an order of all clients into cohorts of one size; those left over at the end join none."""
     n_cohorts = len(order) // size
     return tuple(tuple(sorted(order[i * size : (i + 1) * size].tolist())) for i in range(n_cohorts))
-
-
-def _rounds(context: Context, config: RunConfig) -> int:
-    return context.rounds or config.most_rounds
 
 
 def _row(name: str, plays: list[tuple[list[Members], float]]) -> list[str]:

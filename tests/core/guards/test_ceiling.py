@@ -1,7 +1,5 @@
 """No client trains more often than a multiple of its fair share, whatever it reports."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from tests.helpers.playing import play
@@ -131,65 +129,3 @@ def test_nobody_available_and_first_rounds():
     ceiling.record(np.empty(0, np.int64), np.empty(0, np.int64))
     with pytest.raises(InputError, match=r"ceiling must be 0 \(off\) or ≥ 1"):
         Guards(ceiling=0.5)
-
-
-def majorities(guards, rounds=200):
-    """Play power-of-choice under five adversaries that report the largest losses; return how often they lead."""
-
-    def losses(turn):
-        ids = turn.question.ids
-        return Reading(ids, np.where(ids < 5, 4.0, 1.0 + 0.01 * np.cos(ids + turn.index)))
-
-    cohorts, _ = play(
-        load("power-of-choice", d=50), rounds, budget=BUDGET, sizes=np.full(N, 10), answer=losses, guards=guards
-    )
-    held = np.array([np.isin(cohort.ids, ADVERSARIES).sum() for cohort in cohorts])
-    return SimpleNamespace(
-        rounds=int((held > BUDGET / 2).sum()),
-        places=int(held.sum()),
-        total=sum(cohort.ids.size for cohort in cohorts),
-    )
-
-
-def test_clients_that_spent_their_places_together_come_back_at_moments_of_their_own():
-    together = majorities(Guards(ceiling=1.2))
-    staggered = majorities(Guards(ceiling=1.2, stagger=True))
-    assert together.rounds >= 20  # five clients with an eighth of the places lead every tenth cohort
-    assert staggered.rounds <= 8
-    assert staggered.places <= together.places
-    assert staggered.total == together.total  # every place is filled
-
-
-def test_staggered_places_are_at_most_as_many_and_the_first_is_as_before():
-    everybody = np.arange(N)
-    phases = np.random.default_rng(0).random(N)
-    ceiling = Ceiling(1.2, N)
-    for fair in np.linspace(0.0, 5.0, 51):
-        ceiling.fair[:] = fair
-        for chosen in range(8):
-            ceiling.chosen[:] = chosen
-            ceiling.chosen[0] = 0  # somebody is always below, so that nobody above is let in
-            rounded_up = ceiling.below(everybody, BUDGET)
-            staggered = ceiling.below(everybody, BUDGET, phases)
-            assert (staggered <= rounded_up).all()
-            assert chosen > 0 or staggered.all()
-
-
-def test_moments_stay_when_clients_join_and_change_with_every_place():
-    ceiling = Ceiling(1.2, 5)
-    ceiling.chosen[:] = [0, 1, 2, 1, 0]
-    moments = ceiling.phases(np.arange(5), seed=3)
-    assert np.array_equal(ceiling.grown(9).phases(np.arange(9), seed=3)[:5], moments)
-    assert np.array_equal(ceiling.phases(np.array([1, 3]), seed=3), moments[[1, 3]])
-    assert not np.isin(ceiling.phases(np.arange(5), seed=4), moments).any()
-    ceiling.chosen += 1
-    assert not np.isin(ceiling.phases(np.arange(5), seed=3), moments).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"stagger": True}, "false where there is no ceiling"), ({"ceiling": 2, "stagger": 1}, "true or false")],
-)
-def test_what_can_be_staggered(options, words):
-    with pytest.raises(InputError, match=words):
-        Guards(**options)

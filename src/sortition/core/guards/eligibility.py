@@ -95,8 +95,7 @@ class Eligibility:
         if self.guards.quarantine:
             keep(self.until[ids] <= version, "quarantined", "quarantined")
         if self.ceiling is not None:
-            phases = self.ceiling.phases(ids, seed) if self.guards.stagger else None
-            keep(self.ceiling.below(ids, budget, phases), "ceiling", "at_ceiling")
+            keep(self.ceiling.below(ids, budget), "ceiling", "at_ceiling")
         if self.guards.returning:
             places = self.guards.returning_places(budget)
             mask = few_of(np.isin(ids, just_come), places, budget, stream(seed, "returning", index))

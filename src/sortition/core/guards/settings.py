@@ -21,7 +21,6 @@ from sortition.core.validation import known_keys_only
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
 Whole = Annotated[int, Strict()]
-Switch = Annotated[bool, Strict()]
 REWEIGHT = ("own", "size", "uniform", "fitted", "fedau")
 
 
@@ -65,8 +64,6 @@ class Guards:
         quota: places an owner (``Population.groups``) can have in a round: a number, or below 1 a share; 0: all.
         ceiling: places a client can have over all rounds, as a multiple of its fair share (that of a uniform draw);
             0: all.
-        stagger: whether clients come below the ceiling at moments of their own, drawn by the seed, so that those who
-            spent their places together do not come back together.
         reweight: the cohort's weights in place of the method's own, by "size", "uniform", "fitted" (to the population's
             labels, where the method reads label counts), or "fedau": mean intervals of participation over N, which sum
             to 1 in expectation only; "own" keeps them. With it methods are compared by whom they choose alone.
@@ -84,7 +81,6 @@ class Guards:
     explore: Number = 0.0
     quota: Number = 0.0
     ceiling: Number = 0.0
-    stagger: Switch = False
     remember: Whole = 0
     clip: Number = 0.0
     returning: Number = 0.0
@@ -95,8 +91,7 @@ class Guards:
     def __post_init__(self) -> None:
         if self.reweight not in REWEIGHT:
             raise bad("Guards.reweight", " or ".join(map(repr, REWEIGHT)), self.reweight)
-        self._check_stagger()
-        for item in (item for item in fields(self) if item.name not in ("reweight", "stagger")):
+        for item in (item for item in fields(self) if item.name != "reweight"):
             checked = (_whole if item.type == "Whole" else _number)(f"Guards.{item.name}", getattr(self, item.name))
             object.__setattr__(self, item.name, checked)
         if self.strikes < 1:
@@ -111,14 +106,6 @@ class Guards:
             raise bad("Guards.clip", "0 where nothing is remembered", self.clip, "Write remember = 50 beside it.")
         if self.quota > 1 and self.quota != int(self.quota):
             raise bad("Guards.quota", "a whole number of places, or a share below 1", self.quota)
-
-    def _check_stagger(self) -> None:
-        if not isinstance(self.stagger, bool):
-            raise bad("Guards.stagger", "true or false", self.stagger)
-        if self.stagger and not self.ceiling:
-            raise bad(
-                "Guards.stagger", "false where there is no ceiling", self.stagger, "Write ceiling = 1.2 beside it."
-            )
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from the defaults: what a snapshot and a run's configuration hold."""

@@ -115,6 +115,14 @@ def test_places_are_filled_at_every_arrival():
     assert registrar.index > registrar.version
 
 
+def test_updates_that_came_while_a_step_was_made_take_no_place():
+    """Whoever has answered is not at work: with six instant devices, no selection of four places finds them all taken."""
+    made = Federation(network([0.0] * 6), cohort=4, rule=BUFFERED)
+    records = made.play(8)
+    assert all(record["cohort"] for record in records)
+    check_accounts(records)
+
+
 def test_saa_looks_at_single_updates():
     made = Federation(network([1.0, 1.0, 2.5]), cohort=3, rule={"quorum": 2, "late": "use", "staleness": "saa"})
     records = made.play(4)
@@ -183,17 +191,21 @@ def server(folder, mailbox, pace, **options):
 
 
 def killed_after(federation, events):
-    """Let the server die at an event: nothing that it would do after is done."""
-    advance = federation.messenger.advance
+    """Let the server die when it waits for updates or makes a step: nothing that it would do after is done."""
+    messenger = federation.messenger
     left = [events]
 
-    def counted():
-        if left[0] == 0:
-            raise Killed
-        left[0] -= 1
-        return advance()
+    def counted(work):
+        def work_or_die(*arguments):
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return work(*arguments)
 
-    federation.messenger.advance = counted
+        return work_or_die
+
+    messenger.advance = counted(messenger.advance)
+    messenger.collect = counted(messenger.collect)
     return federation
 
 
@@ -211,7 +223,7 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(pace, metrics, tmp_pa
         return handle
 
     devices = {name: noting(device) for name, device in tiny.devices().items()}
-    for events in (1, 3, 5):
+    for events in (1, 4, 7):
         mailbox = Mailbox()
         with serving(mailbox, devices), pytest.raises(Killed):
             killed_after(server(tmp_path, mailbox, PACES[pace], metrics=metrics), events).run(ROUNDS)

@@ -110,7 +110,7 @@ class OverlappingMessenger(Messenger):
         self._step_members: list[int] = []  # whose updates the step is made of
         self._ended_clients: set[int] = set()  # whose work ended since the last step
         self._dispatched: list[int] = []  # who was dispatched since the last step
-        self._lost: dict[int, Ending] = {}  # work that is lost since the server restarted
+        self._lost: dict[int, Ending] = {}  # work that ended while the step was made, or since the server restarted
         self._step_is_over = True
         self._current: set[int] = set()  # the members of the round whose answers make its step
         self._needed_answers = 0
@@ -129,6 +129,8 @@ class OverlappingMessenger(Messenger):
             self._shortened = {}
             self._ended_clients = set()
             self._dispatched = []
+            self._receive(0.0)
+            self._lost |= self._land()  # what came while the step was made no longer takes a place
         if self.flights:
             candidates = self._idle_and_eligible(self._present_now())
         else:
@@ -147,7 +149,7 @@ class OverlappingMessenger(Messenger):
         return self.members.answering(self.members.present(online))
 
     def lost(self) -> Mapping[int, Ending]:
-        """Return the work that is lost since the server restarted, once."""
+        """Return, once, the work that ended while the last step was made, or since the server restarted."""
         lost = self._lost
         self._lost = {}
         self._ended_clients |= lost.keys()

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.errors import InputError, bad, unknown
+from sortition.core.errors import bad, unknown
 from sortition.core.rounds import Cohort, with_standby
 from sortition.core.selector import AnySelector
 from sortition.core.validation import is_number, is_whole, known_keys_only
@@ -461,13 +461,3 @@ def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.N
     counts = np.zeros(ids.size, bool)
     counts[order[in_time][:target]] = True
     return counts
-
-
-def refuse_overlap(pace: Pace, who: str, hint: str) -> None:
-    """Refuse a pace under which rounds overlap, where somebody cannot serve it."""
-    if not pace.overlaps:
-        return
-    setting = "late = 'use'"
-    if pace.kind == "buffered":
-        setting = "kind = 'buffered'"
-    raise InputError(f"{who}.pace must be one whose rounds do not overlap; got {setting}. {hint}")

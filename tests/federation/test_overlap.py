@@ -9,6 +9,7 @@ from tests.federation.fleet import serving
 from sortition.core import InputError
 from sortition.federation import Federation as Server
 from sortition.federation import Mailbox, Pace
+from sortition.studies.audit.run import examine_log
 
 
 def network(seconds, **options):
@@ -162,6 +163,7 @@ def test_a_mistake_is_one_sentence(options, message):
 
 PACES = {
     "buffered": {"kind": "buffered", "concurrency": 5, "buffer": 2},
+    "refilled": {"kind": "buffered", "concurrency": 5, "buffer": 2, "refill": "arrival"},
     "late": {"quorum": 0.5, "late": "use"},
 }
 
@@ -239,6 +241,7 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(pace, metrics, tmp_pa
     assert len(handles) == len({handle for handle, _, _ in handled})  # a work has one handle, over restarts too
     sent = sum(len(record["cohort"]) for record in records)
     assert len(handles) >= sent - records[-1].get("in_flight", 0)
+    assert examine_log(tmp_path / "run.audit.jsonl").faults == []
 
 
 def test_a_server_that_is_stopped_goes_on_with_work_in_flight(tmp_path):

@@ -112,6 +112,7 @@ class OverlappingMessenger(Messenger):
         self._dispatched: list[int] = []  # who was dispatched since the last step
         self._lost: dict[int, Ending] = {}  # work that ended while the step was made, or since the server restarted
         self._step_is_over = True
+        self._has_begun = False  # whether anybody was looked for since the server started
         self._current: set[int] = set()  # the members of the round whose answers make its step
         self._needed_answers = 0
 
@@ -120,6 +121,8 @@ class OverlappingMessenger(Messenger):
     def available(self) -> Ids:
         """Return who can be chosen now; nobody is waited for while others are at work."""
         self.members.selections += 1
+        is_first_of_step = self._step_is_over or not self._has_begun
+        self._has_begun = True
         if self._step_is_over:
             self._step_is_over = False
             self._answered.clear()
@@ -140,7 +143,10 @@ class OverlappingMessenger(Messenger):
         self.policy.disregard(without_place)
         self._try_reports()
         self._questions_end = self.clock() + self.options.pace.seconds_for_questions
-        return self.policy.with_excluded(self.candidates)
+        reachable = self.policy.with_excluded(self.candidates)
+        if is_first_of_step:
+            self.present = reachable
+        return reachable
 
     def _present_now(self) -> Ids:
         """Return the members that are online and answer, without waiting for anybody."""
@@ -165,7 +171,7 @@ class OverlappingMessenger(Messenger):
         for client, ask in self.orders(turn, cohort).items():
             keyed_ask = replace(ask, key=uuid4().hex)
             self.flights[client] = Flight(keyed_ask, turn.version, began=began, expires=began + seconds)
-        self._dispatched += cohort.ids.tolist()
+        self._dispatched += (turn.cohort or cohort).ids.tolist()  # those who were withdrawn, too
         if self.options.pace.rule.kind == "rounds":
             self._current = set(cohort.ids.tolist())
             self._needed_answers = self.options.pace.target(cohort)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 from nvflare.apis.fl_constant import ReturnCode
 from tests.nvflare.loopback import MODEL, Site, centre, federation
 from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow, begun, made, played
-from tests.nvflare.processes import history, run, start, wait_for
+from tests.nvflare.processes import history, kill, run, start, wait_for
 from tests.nvflare.test_rounds import runnable
 
 from sortition.core import InputError
@@ -326,9 +324,9 @@ def test_a_killed_job_gives_up_what_was_in_flight_by_name(tmp_path):
     line = command(JOB, tmp_path, **common, **files)
     process = start(line, tmp_path)
     assert wait_for(lambda: any(record.get("in_flight") for record in history(tmp_path / "run.npz")), process=process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    kill(process)
     before = history(tmp_path / "run.npz")
+    assert len(before) < 12
     run(line, tmp_path)
     records = history(tmp_path / "run.npz")
     assert len(records) == 12

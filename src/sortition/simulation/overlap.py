@@ -220,7 +220,8 @@ class OverlappingSimulation(Simulation):
                 n_at_work=int(ids.size),
                 closes=self.clock + limit if ids.size else math.inf,
             )
-        current.training = self._awaited_trainings()
+        if current.training is None:  # a refill before the step trains with the step
+            current.training = self._awaited_trainings()
 
     def _send(self, members: SentCohort, t: int, examples: Ids, limit: float) -> None:
         """Send the members of a selection to work; nobody waits longer than ``limit`` seconds for one."""

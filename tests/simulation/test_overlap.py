@@ -344,27 +344,6 @@ def test_adaptive_steps_keep_clients_at_most_so_many_versions_behind_as_are_at_w
     assert staleness_of_those_known(ADAPTIVE) <= 4
 
 
-def test_adaptive_steps_are_made_when_their_seconds_are_over():
-    """Two clients of 1 and 8 seconds: while the slow one works, known, a step is made every 8 / 2 seconds."""
-    table = [{"client": k, "examples_per_second": SIZES[k] / (8.0 if k == 1 else 1.0)} for k in range(N)]
-    eligible = np.zeros((1, N), bool)
-    eligible[:, [1, 2]] = True
-    about = setup(
-        Pace(kind="buffered", concurrency=2, buffer="adaptive"),
-        devices=Devices(table=table),
-        rounds=12,
-        world={"rule": LocalRule(lr=0.1, epochs=1, batch=8)},
-        availability=eligible,
-    )
-    simulation = start(about)
-    records = [simulation.play_round() for _ in range(12)]
-    clocks = np.array([record["clock"] for record in records])
-    first_of_slow = next(t for t, record in enumerate(records) if 1 in answered(record))
-    assert np.allclose(np.diff(clocks[:first_of_slow]), 1.0)  # nobody knows how long the slow one takes
-    later = np.diff(clocks[first_of_slow:])
-    assert np.allclose(later[:2], 4.0)
-
-
 def test_arrivals_of_one_moment_are_taken_by_id():
     _, records = played(Pace(kind="buffered", concurrency=6, buffer=2), devices=None, world=equal_devices())
     first = records[0]

@@ -52,7 +52,9 @@ def until(what: Callable[[], object], seconds: float, told: str) -> None:
 class Deployment:
     """A SuperLink and its SuperNodes; leave the ``with`` block and they are gone."""
 
-    def __init__(self, nodes: int, folder: Path, secure: bool = False, simulate: bool = False) -> None:
+    def __init__(
+        self, nodes: int, folder: Path, secure: bool = False, simulate: bool = False, at_once: int = 0
+    ) -> None:
         self.nodes, self.folder, self.port = nodes, folder.resolve(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ class Deployment:
         (self.folder / "home" / "config.toml").write_text(
             f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
         )
-        self.secure, self.simulate = secure, simulate
+        self.secure, self.simulate, self.at_once = secure, simulate, at_once
 
     def __enter__(self) -> Deployment:
         try:
@@ -134,7 +136,10 @@ class Deployment:
         """Start the app; the process that follows it to its end."""
         more = ["--run-config", config] if config else []
         if self.simulate:
-            more += ["--federation-config", f"num-supernodes={self.nodes} client-resources-num-cpus=1"]
+            about = f"num-supernodes={self.nodes} client-resources-num-cpus=1"
+            if self.at_once:
+                about += f" init-args-num-cpus={self.at_once}"
+            more += ["--federation-config", about]
         self.start("run", ["flwr", "run", str(app.resolve()), "here", "--stream", *more])
         return self.processes["run"]
 
@@ -182,12 +187,15 @@ def main() -> int:
     parser.add_argument("--config", default="", help="overrides of the app's config, such as 'method=\"fedcor\"'")
     parser.add_argument("--secure", action="store_true", help="TLS, and only registered nodes may connect")
     parser.add_argument("--simulate", action="store_true", help="nodes on Ray, in place of SuperNodes")
+    parser.add_argument(
+        "--at-once", type=int, default=0, help="simulated nodes that train at a time; default: the cores"
+    )
     parser.add_argument("--folder", type=Path, help="of logs and keys; default: a temporary one")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     folder = options.folder or Path(tempfile.mkdtemp(prefix="sortition-flower-"))
     print(f"logs in {folder}")
-    with Deployment(options.nodes, folder, options.secure, options.simulate) as federation:
+    with Deployment(options.nodes, folder, options.secure, options.simulate, options.at_once) as federation:
         code = federation.run(options.app, options.config).wait()
         print(federation.log("run"))
     return code

@@ -8,7 +8,8 @@ from tests.federation.fleet import serving
 
 from sortition.core import InputError
 from sortition.federation import Federation as Server
-from sortition.federation import Mailbox, Pace
+from sortition.federation import Mailbox, Pace, Wait
+from sortition.studies.audit.run import examine_log
 
 
 def network(seconds, **options):
@@ -115,6 +116,26 @@ def test_places_are_filled_at_every_arrival():
     assert registrar.index > registrar.version
 
 
+def test_updates_that_came_while_a_step_was_made_take_no_place():
+    """Whoever has answered is not at work: with six instant devices, a selection of four places finds a free one."""
+    made = Federation(network([0.0] * 6), cohort=4, rule=BUFFERED)
+    records = made.play(8)
+    assert all(record["cohort"] for record in records)
+    check_accounts(records)
+
+
+def test_adaptive_steps_follow_the_longest_training_at_work():
+    """While a client that took 8 seconds is at work beside one of 1 second, a step is made every 8 / 2 seconds."""
+    pace = Pace(kind="buffered", buffer="adaptive")
+    made = Federation(network([1.0, 8.0]), cohort=2, rule=pace)
+    records = made.play(14)
+    check_accounts(records)
+    clocks = np.array([record["clock"] for record in records])
+    first_of_slow = next(t for t, record in enumerate(records) if 1 in answered(record))
+    assert np.allclose(np.diff(clocks[:first_of_slow]), 1.0, atol=0.1)
+    assert np.allclose(np.diff(clocks[first_of_slow:])[:2], 4.0, atol=0.1)
+
+
 def test_saa_looks_at_single_updates():
     made = Federation(network([1.0, 1.0, 2.5]), cohort=3, rule={"quorum": 2, "late": "use", "staleness": "saa"})
     records = made.play(4)
@@ -154,6 +175,8 @@ def test_a_mistake_is_one_sentence(options, message):
 
 PACES = {
     "buffered": {"kind": "buffered", "concurrency": 5, "buffer": 2},
+    "refilled": {"kind": "buffered", "concurrency": 5, "buffer": 2, "refill": "arrival"},
+    "adaptive": {"kind": "buffered", "concurrency": 5, "buffer": "adaptive"},
     "late": {"quorum": 0.5, "late": "use"},
 }
 
@@ -183,17 +206,21 @@ def server(folder, mailbox, pace, **options):
 
 
 def killed_after(federation, events):
-    """Let the server die at an event: nothing that it would do after is done."""
-    advance = federation.messenger.advance
+    """Let the server die when it waits for updates or makes a step: nothing that it would do after is done."""
+    messenger = federation.messenger
     left = [events]
 
-    def counted():
-        if left[0] == 0:
-            raise Killed
-        left[0] -= 1
-        return advance()
+    def counted(work):
+        def work_or_die(*arguments):
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return work(*arguments)
 
-    federation.messenger.advance = counted
+        return work_or_die
+
+    messenger.advance = counted(messenger.advance)
+    messenger.collect = counted(messenger.collect)
     return federation
 
 
@@ -211,7 +238,7 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(pace, metrics, tmp_pa
         return handle
 
     devices = {name: noting(device) for name, device in tiny.devices().items()}
-    for events in (1, 3, 5):
+    for events in (1, 4, 7):
         mailbox = Mailbox()
         with serving(mailbox, devices), pytest.raises(Killed):
             killed_after(server(tmp_path, mailbox, PACES[pace], metrics=metrics), events).run(ROUNDS)
@@ -227,6 +254,82 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(pace, metrics, tmp_pa
     assert len(handles) == len({handle for handle, _, _ in handled})  # a work has one handle, over restarts too
     sent = sum(len(record["cohort"]) for record in records)
     assert len(handles) >= sent - records[-1].get("in_flight", 0)
+    assert examine_log(tmp_path / "run.audit.jsonl").faults == []
+
+
+def test_a_server_killed_with_a_thousand_trainings_in_flight_loses_and_doubles_none(tmp_path):
+    """Devices answer under the handles that they were given before the server died; each answer is used once."""
+    n_devices = 1100
+    names = [f"device-{number}" for number in range(n_devices)]
+
+    def thousand_at_once(mailbox):
+        return Server(
+            mailbox,
+            tiny.model(),
+            "uniform",
+            cohort=1000,
+            pace={"kind": "buffered", "buffer": 250},
+            checkpoint=tmp_path / "run.npz",
+            resume=True,
+            wait_for=n_devices,
+        )
+
+    class Collecting:
+        """A mailbox whose devices introduce themselves at once, and keep the work that they are given."""
+
+        def __init__(self):
+            self.mailbox = Mailbox()
+            self.devices = tiny.devices(n_devices)
+            self.work = {}
+            for name in names:
+                self.mailbox.check_in(name)
+
+        def look(self):
+            for name in names:
+                work = self.mailbox.check_in(name)
+                if isinstance(work, Wait):
+                    continue
+                if work.ask.kind == "train":
+                    self.work[name] = work
+                else:
+                    self.mailbox.deliver(work.handle, self.devices[name].handle(work), name=name)
+
+    first = Collecting()
+    killed = thousand_at_once(first.mailbox)
+    poll = killed.messenger.transport.poll
+
+    def poll_until_all_are_at_work(wait):
+        first.look()
+        if len(first.work) == 1000:
+            raise Killed
+        return poll(0.0)
+
+    killed.messenger.transport.poll = poll_until_all_are_at_work
+    with pytest.raises(Killed):
+        killed.run(4)
+    second = Collecting()
+    again = thousand_at_once(second.mailbox)
+    sent_again = {}
+    poll_again = again.messenger.transport.poll
+
+    def poll_with_answers(wait):
+        second.look()
+        for name, work in second.work.items():
+            sent_again[work.handle] = name
+            second.mailbox.deliver(work.handle, second.devices[name].handle(work), name=name)
+        second.work = {}
+        return poll_again(0.0)
+
+    again.messenger.transport.poll = poll_with_answers
+    again.run(4)
+    records = again.history
+    handles_before = {work.handle: name for name, work in first.work.items()}
+    assert handles_before.items() <= sent_again.items()  # the same work under the same handle
+    assert set(records[0]["names"]) == set(handles_before.values())
+    assert not any("given_up" in record or "failed" in record for record in records)
+    used = [client for record in records for client in answered(record)]
+    assert len(used) == 1000
+    check_accounts(records)
 
 
 def test_a_server_that_is_stopped_goes_on_with_work_in_flight(tmp_path):

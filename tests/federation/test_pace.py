@@ -91,7 +91,7 @@ class TestStaleness:
         ({"kind": "buffered", "buffer": 2, "quorum": 0.5}, r"pace\.quorum must be left out where kind = 'buffered'"),
         ({"kind": "buffered", "buffer": 2, "late": "use"}, r"pace\.late must be left out where kind = 'buffered'"),
         ({"kind": "buffered", "buffer": 2, "refill": "often"}, r"pace\.refill must be 'step', 'arrival' or"),
-        ({"kind": "buffered", "buffer": 0}, r"pace\.buffer must be a whole number ≥ 1; got 0"),
+        ({"kind": "buffered", "buffer": 0}, r"pace\.buffer must be a whole number ≥ 1, or 'adaptive'; got 0"),
         ({"concurrency": 5}, r"pace\.concurrency must be left out where kind = 'rounds'; got 5\."),
         ({"staleness": "polynomial"}, r"pace\.staleness must be left out where late = 'drop'; got 'polynomial'\."),
         ({"max_staleness": 3}, r"pace\.max_staleness must be left out where late = 'drop'; got 3\."),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +34,19 @@ def start(command, folder):
         return subprocess.Popen(
             command, cwd=folder, env=environment(folder), stdout=out, stderr=out, start_new_session=True
         )
+
+
+def kill(process):
+    """Kill a command with all its descendants: NVFlare's server and sites lead groups of their own."""
+    listing = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(pid): int(parent) for pid, parent in (line.split() for line in listing.splitlines())}
+    family = {process.pid}
+    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= grown
+    for pid in family:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 def run(command, folder, seconds=400):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 
 import numpy as np
 import pytest
 from tests.nvflare.loopback_controllers import NEEDS_PARAMETERS
-from tests.nvflare.processes import EXAMPLES, history, run, start, wait_for
+from tests.nvflare.processes import EXAMPLES, history, kill, run, start, wait_for
 from tests.nvflare.test_rounds import runnable
 
 from sortition.core.storage import snapshot
@@ -85,8 +83,7 @@ def test_a_server_that_was_killed_goes_on_as_if_nothing_had_happened(tmp_path):
     again = command(ONE, common | {"checkpoint": str(killed / "run.npz")})
     process = start(again, killed)
     assert wait_for(lambda: len(history(killed / "run.npz")) >= 2, process=process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    kill(process)
     assert len(history(killed / "run.npz")) < 8
     run(again, killed)
     cohorts = [[record["cohort"] for record in history(folder / "run.npz")] for folder in (killed, whole)]

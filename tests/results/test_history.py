@@ -106,6 +106,8 @@ def test_a_line_that_was_being_written_is_not_read(tmp_path):
         ({"members": 2.5}, "valid integer"),
         ({"members": 10**15}, "members must be at most 10,000,000"),
         ({"answered": [3]}, "answered must be clients of the cohort"),
+        ({"answered": [3], "used": [0.5, 0.5]}, "used must be finite and ≥ 0, one for each of answered"),
+        ({"answered": [3], "used": [-1.0]}, "used must be finite and ≥ 0, one for each of answered"),
         ({"failed": {"hospital": "no"}}, "from ids to reasons"),
         ({"failed": {"²": "no"}}, "from ids to reasons"),
         ({"left_out": {"7": "no"}}, "ids must be below 4"),
@@ -124,6 +126,11 @@ def test_a_damaged_record_is_refused_in_words(change, said, tmp_path):
     path = written(tmp_path, [ROUNDS[0] | change])
     with pytest.raises(StorageError, match=rf"run.npz.history.jsonl is damaged in line 1: .*{said}"):
         _ = History(path).records
+
+
+def test_a_step_may_use_work_of_an_earlier_selection(tmp_path):
+    path = written(tmp_path, [ROUNDS[0] | {"answered": [3], "used": [1.0], "staleness": [2]}])
+    assert History(path).records[0]["answered"] == [3]
 
 
 def test_records_must_follow_each_other(tmp_path):

@@ -12,11 +12,12 @@ from tests.simulation.small import SIZES, parts, world
 from sortition.aggregation import CombineRule
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.settings import Guards
+from sortition.data import Dataset
 from sortition.federation.pace import Pace, Quantile, Staleness
-from sortition.learning import LocalRule
+from sortition.learning import LocalRule, build
 from sortition.selectors import discover, find, load
 from sortition.selectors.pisces import expected_lag
-from sortition.simulation import Attacks, Devices, FaultDraws, Faults, Setup, checkpoint, start
+from sortition.simulation import Attacks, Devices, FaultDraws, Faults, Setup, World, checkpoint, start
 
 N = len(SIZES)
 ROUNDS = 8
@@ -24,6 +25,7 @@ SLOW = Devices(speed=100.0, speed_spread=1.0, jitter=0.2)
 LATE = Pace(quorum=0.6, late="use")
 BUFFERED = Pace(kind="buffered", concurrency=5, buffer=2)
 ARRIVAL = Pace(kind="buffered", concurrency=5, buffer=3, refill="arrival", normalise="count")
+ADAPTIVE = Pace(kind="buffered", concurrency=4, buffer="adaptive")
 DEADLINE = Pace(deadline=0.3, late="use", staleness="saa", max_staleness=3)
 CHANGING = Faults(before=0.1, during=0.1, after=0.1, lost=0.1, late=0.1, damaged=0.1)
 MOVING = Faults(newcomers=0.3, joining=0.3, leaving=0.15, returning=0.3, reused=0.4)
@@ -112,7 +114,11 @@ def test_a_quorum_of_all_is_a_round():
 # 2. Every dispatch ends once ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pace", [LATE, BUFFERED, ARRIVAL, DEADLINE], ids=["late", "buffered", "arrival", "deadline"])
+@pytest.mark.parametrize(
+    "pace",
+    [LATE, BUFFERED, ARRIVAL, ADAPTIVE, DEADLINE],
+    ids=["late", "buffered", "arrival", "adaptive", "deadline"],
+)
 @pytest.mark.parametrize("faults", [None, CHANGING, MOVING], ids=["sound", "faults", "moving"])
 def test_every_dispatch_ends_exactly_once(pace, faults):
     simulation, records = played(pace, faults=faults, rounds=20)
@@ -176,7 +182,7 @@ def test_weights_sum_to_what_the_rule_states(pace, rates, seed, attacked, name):
 # 4. Killed at any moment ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pace", [LATE, BUFFERED, ARRIVAL, DEADLINE, Pace(deadline=Quantile(0.6))], ids=str)
+@pytest.mark.parametrize("pace", [LATE, BUFFERED, ARRIVAL, ADAPTIVE, DEADLINE, Pace(deadline=Quantile(0.6))], ids=str)
 def test_a_run_that_goes_on_from_any_step_ends_the_same(pace, tmp_path):
     rule = LocalRule(lr=0.1, epochs=1, batch=8, optimizer="adam", keep_state=True, decay=0.9)
     about = setup(pace, faults=MOVING, world={"rule": rule}, rounds=10)
@@ -191,6 +197,38 @@ def test_a_run_that_goes_on_from_any_step_ends_the_same(pace, tmp_path):
         assert [again.play_round() for _ in range(cut, 10)] == records[cut:]
         assert again.params.tobytes() == whole.params.tobytes()
         assert again.totals == whole.totals
+
+
+def test_a_run_killed_with_a_thousand_trainings_in_flight_loses_and_doubles_none(tmp_path):
+    n_clients = 1200
+    data = Dataset("points", *points(n_clients), *points(10), 2)
+    small_world = World(
+        data,
+        list(np.arange(n_clients).reshape(-1, 1)),
+        build("softmax", (2,), 2),
+        LocalRule(lr=0.1, steps=1, batch=1),
+        devices=Devices(speed=1.0, speed_spread=1.0),
+    )
+    pace = Pace(kind="buffered", concurrency=1000, buffer=100)
+    about = Setup(small_world, load("uniform"), 1000, 6, pace=pace, evaluate_every=0)
+    whole = start(about)
+    records = [whole.play_round() for _ in range(6)]
+    assert records[2]["in_flight"] == 900
+    killed = start(about)
+    for _ in range(3):
+        killed.play_round()
+    checkpoint.save(tmp_path / "file", killed)
+    killed.before_training()  # a thousand are at work when the process dies
+    assert len(killed.flying) == 1000
+    again = checkpoint.load(tmp_path / "file", about)
+    assert [again.play_round() for _ in range(3, 6)] == records[3:]
+    assert again.params.tobytes() == whole.params.tobytes()
+    assert len(check_accounts(records)) == 900
+
+
+def points(n):
+    rng = np.random.default_rng(n)
+    return rng.random((n, 2), dtype=np.float32), rng.integers(0, 2, n)
 
 
 @pytest.mark.parametrize("name", ["fedcor", "divfl", "oort", "delta"])
@@ -285,6 +323,25 @@ def test_a_step_no_longer_waits_for_the_slow():
     buffered = played(Pace(kind="buffered", concurrency=3, buffer=1), rounds=20)[1][-1]["clock"]
     assert late < waiting
     assert buffered < waiting
+
+
+def test_adaptive_steps_keep_clients_at_most_so_many_versions_behind_as_are_at_work():
+    """Pisces's rule: who takes as long as last time meets at most `concurrency` steps, however fast others are."""
+    devices = Devices(speed=100.0, table=[{"client": k, "examples_per_second": 5.0} for k in (1, 4)])
+
+    def staleness_of_those_known(pace):
+        _, records = played(pace, rounds=150, devices=devices)
+        check_accounts(records)
+        has_answered = set()
+        found = []
+        for record in records:
+            staleness = record.get("staleness") or [0] * len(answered(record))
+            found += [tau for client, tau in zip(answered(record), staleness, strict=True) if client in has_answered]
+            has_answered |= set(answered(record))
+        return max(found)
+
+    assert staleness_of_those_known(Pace(kind="buffered", concurrency=4, buffer=1)) > 4
+    assert staleness_of_those_known(ADAPTIVE) <= 4
 
 
 def test_arrivals_of_one_moment_are_taken_by_id():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -88,6 +89,7 @@ class Flights:
     Attributes:
         selections: those with work that a step has not ended yet, the oldest first.
         ids: sorted ids of the clients that are at work.
+        ended_ids: sorted ids of the clients whose work ended since the last step without an update.
     """
 
     def __init__(self, selections: Sequence[Dispatched] = ()) -> None:
@@ -98,16 +100,28 @@ class Flights:
         order = np.argsort(everybody, kind="stable")
         self.ids: Ids = frozen(everybody[order])
         self._selection_row: Ids = np.concatenate([NOBODY, *selection_rows])[order]  # of each of `ids`
+        ended = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
+        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ended]))
 
-    @property
-    def ended_ids(self) -> Ids:
-        """Sorted ids of the clients whose work ended since the last step without an update."""
-        parts = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
-        return np.sort(np.concatenate([NOBODY, *parts]))
+    def _changed(self, selections: Sequence[Dispatched], ids: Ids, selection_row: Ids, ended_ids: Ids) -> Flights:
+        """Return other work whose sorted ids are known: a refill must not look at every selection."""
+        flights = copy(self)
+        flights.selections = tuple(selections)
+        flights.ids = frozen(ids)
+        flights._selection_row = selection_row
+        flights.ended_ids = ended_ids
+        return flights
 
     def with_selection(self, selection: Dispatched) -> Flights:
-        """Return the same work and one more cohort."""
-        return Flights([*self.selections, selection])
+        """Return the same work and one more cohort, all of whose members are at work."""
+        members = np.sort(selection.cohort.ids)
+        places = np.searchsorted(self.ids, members)
+        return self._changed(
+            (*self.selections, selection),
+            ids=np.insert(self.ids, places, members),
+            selection_row=np.insert(self._selection_row, places, len(self.selections)),
+            ended_ids=self.ended_ids,
+        )
 
     def given_up(self, ids: Ids) -> Flights:
         """Return the same work without that of these clients."""
@@ -115,7 +129,13 @@ class Flights:
         selections = list(self.selections)
         for row in touched_rows:
             selections[row] = selections[row].given_up(ids)
-        return Flights(selections)
+        places = np.searchsorted(self.ids, ids)
+        return self._changed(
+            selections,
+            ids=np.delete(self.ids, places),
+            selection_row=np.delete(self._selection_row, places),
+            ended_ids=np.union1d(self.ended_ids, ids),
+        )
 
     def stepped(self, used_ids: Ids) -> Flights:
         """Return the work after a step that used these updates; selections without anybody at work are forgotten."""

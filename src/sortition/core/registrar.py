@@ -258,9 +258,9 @@ class Registrar:
 
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
         """Refuse clients that are at work, or whose work ended since the last step."""
-        at_work = _common(ids, busy)
+        at_work = _common(ids, self.flights.ids)
         if not at_work.size:
-            at_work = _common(ids, self.flights.ids)
+            at_work = _common(ids, self.flights.not_in_flight(busy))
         if at_work.size:
             hint = "End its work first: finish(turn), receive(ids) or give_up(ids, reason)."
             raise bad("available", "idle clients", f"client {int(at_work[0])}, who is in flight", hint)

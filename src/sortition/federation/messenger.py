@@ -151,6 +151,7 @@ class Messenger:
         self._ends = np.inf  # when the round must be over
         self._questions_end = np.inf  # when its questions must be
         self.candidates: Ids = np.empty(0, np.int64)  # who could be chosen this round
+        self.present: Ids = self.candidates  # the same with those that a policy leaves out, as the record has them
         self._pending: dict[Handle, Pending] = {}
         self._answered: set[Handle] = set()  # of this round, so that a second answer is known as one
         self._inbox: dict[Handle, Reply] = {}
@@ -193,7 +194,8 @@ class Messenger:
         pace = self.options.pace
         self._ends = self.clock() + pace.deadline
         self._questions_end = np.inf  # until the first one is put
-        return self.policy.with_excluded(self.candidates)
+        self.present = self.policy.with_excluded(self.candidates)
+        return self.present
 
     def _wait_for_candidates(self) -> Ids:
         """Wait until somebody who is online is idle and eligible too; return nobody if ``patience`` runs out before."""
@@ -795,7 +797,7 @@ class Messenger:
             "clock": round(self.elapsed(), 3),
         }
         if len(self.members) <= PRESENT:
-            record["present"] = encode_ids(self.policy.with_excluded(self.candidates))
+            record["present"] = encode_ids(self.present)
             if turn.excluded:
                 record["excluded_ids"] = encode_excluded(turn.excluded)
         if self._late:

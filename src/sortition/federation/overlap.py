@@ -110,16 +110,21 @@ class OverlappingMessenger(Messenger):
         self._step_members: list[int] = []  # whose updates the step is made of
         self._ended_clients: set[int] = set()  # whose work ended since the last step
         self._dispatched: list[int] = []  # who was dispatched since the last step
-        self._lost: dict[int, Ending] = {}  # work that is lost since the server restarted
+        self._lost: dict[int, Ending] = {}  # work that ended while the step was made, or since the server restarted
         self._step_is_over = True
+        self._has_begun = False  # whether anybody was looked for since the server started
         self._current: set[int] = set()  # the members of the round whose answers make its step
         self._needed_answers = 0
+        self._last_step = self.clock()  # when it was made
+        self._last_seconds: dict[int, float] = {}  # of each client's last training, where steps follow them
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def available(self) -> Ids:
         """Return who can be chosen now; nobody is waited for while others are at work."""
         self.members.selections += 1
+        is_first_of_step = self._step_is_over or not self._has_begun
+        self._has_begun = True
         if self._step_is_over:
             self._step_is_over = False
             self._answered.clear()
@@ -129,6 +134,8 @@ class OverlappingMessenger(Messenger):
             self._shortened = {}
             self._ended_clients = set()
             self._dispatched = []
+            self._receive(0.0)
+            self._lost |= self._land()  # what came while the step was made no longer takes a place
         if self.flights:
             candidates = self._idle_and_eligible(self._present_now())
         else:
@@ -138,7 +145,10 @@ class OverlappingMessenger(Messenger):
         self.policy.disregard(without_place)
         self._try_reports()
         self._questions_end = self.clock() + self.options.pace.seconds_for_questions
-        return self.policy.with_excluded(self.candidates)
+        reachable = self.policy.with_excluded(self.candidates)
+        if is_first_of_step:
+            self.present = reachable
+        return reachable
 
     def _present_now(self) -> Ids:
         """Return the members that are online and answer, without waiting for anybody."""
@@ -147,7 +157,7 @@ class OverlappingMessenger(Messenger):
         return self.members.answering(self.members.present(online))
 
     def lost(self) -> Mapping[int, Ending]:
-        """Return the work that is lost since the server restarted, once."""
+        """Return, once, the work that ended while the last step was made, or since the server restarted."""
         lost = self._lost
         self._lost = {}
         self._ended_clients |= lost.keys()
@@ -163,7 +173,7 @@ class OverlappingMessenger(Messenger):
         for client, ask in self.orders(turn, cohort).items():
             keyed_ask = replace(ask, key=uuid4().hex)
             self.flights[client] = Flight(keyed_ask, turn.version, began=began, expires=began + seconds)
-        self._dispatched += cohort.ids.tolist()
+        self._dispatched += (turn.cohort or cohort).ids.tolist()  # those who were withdrawn, too
         if self.options.pace.rule.kind == "rounds":
             self._current = set(cohort.ids.tolist())
             self._needed_answers = self.options.pace.target(cohort)
@@ -223,21 +233,31 @@ class OverlappingMessenger(Messenger):
 
     def has_enough(self) -> bool:
         """Tell whether the step is due: by its updates, or by the clock."""
-        rule = self.options.pace.rule
-        if rule.kind == "buffered":
-            return len(self.landed) >= (rule.buffer or 1)
+        pace = self.options.pace
+        if pace.rule.kind == "buffered":
+            is_due = not pace.rule.is_adaptive or self.clock() >= self._step_is_due()
+            return is_due and len(self.landed) >= pace.buffer_size
         n_fresh = sum(client in self._current for client in self.landed)
         at_work = self._current & (self.flights.keys() - self.landed.keys())
         if not (n_fresh or at_work):  # nobody was chosen, or nobody is left: whatever comes next makes the step
             return bool(self.landed) or bool(self._ended_clients)
         return n_fresh >= max(self._needed_answers, 1) or not at_work or self.clock() >= self._ends
 
+    def _step_is_due(self) -> float:
+        """Return when the next step is made, where steps follow the durations of those at work."""
+        at_work = self.flights.keys() - self.landed.keys()
+        known_seconds = [self._last_seconds[client] for client in at_work if client in self._last_seconds]
+        return self._last_step + self.options.pace.seconds_between_steps(known_seconds)
+
     def advance(self) -> Mapping[int, Ending]:
         """Wait until an update arrives, work ends otherwise, or the round is over; return how work ended."""
         n_landed = len(self.landed)
         closes = math.inf
-        if self.options.pace.rule.kind == "rounds":
+        rule = self.options.pace.rule
+        if rule.kind == "rounds":
             closes = self._ends
+        elif rule.is_adaptive and self.landed:
+            closes = self._step_is_due()
         pause = FIRST_LOOK
         while True:
             if self.stopping():
@@ -262,6 +282,8 @@ class OverlappingMessenger(Messenger):
             reply = self._inbox.pop(flight.ask.key, None)
             if reply is not None and reply.outcome == "ok":
                 self.landed[client] = Landed(reply, clock - flight.began)
+                if self.options.pace.rule.is_adaptive:
+                    self._last_seconds[client] = clock - flight.began
             elif reply is not None:
                 reason = reply.reason.strip()[:LONGEST_REASON] or BROKEN
                 endings[client] = Ending("failed", reason)
@@ -291,10 +313,10 @@ class OverlappingMessenger(Messenger):
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Return the sound updates of those that came first: of a buffer, as many as it holds."""
-        rule = self.options.pace.rule
+        pace = self.options.pace
         first_landed = list(self.landed)
-        if rule.kind == "buffered":
-            first_landed = first_landed[: rule.buffer]
+        if pace.rule.kind == "buffered" and not pace.rule.is_adaptive:
+            first_landed = first_landed[: pace.buffer_size]
         self._step_members = sorted(first_landed)
         replies = {client: self._rebased(client, self.landed[client].reply) for client in self._step_members}
         sound_models = self._screened(replies, self.judge)
@@ -338,6 +360,7 @@ class OverlappingMessenger(Messenger):
             self.flights.pop(client)
             self.landed.pop(client)
         self._step_is_over = True
+        self._last_step = self.clock()
         return notes
 
     def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
@@ -373,6 +396,8 @@ class OverlappingMessenger(Messenger):
             "seconds_left": _as_json(self._ends - clock),
             "dispatched": self._dispatched,
             "is_over": self._step_is_over,
+            "seconds_since_last": clock - self._last_step,
+            "last_seconds": sorted(self._last_seconds.items()),
         }
         return arrays, {"names": list(self.engine.model), "flights": tables, "step": step}
 
@@ -398,6 +423,8 @@ class OverlappingMessenger(Messenger):
         self._ends = self.clock() + _from_json(step["seconds_left"])
         self._dispatched = [int(client) for client in step["dispatched"]]
         self._step_is_over = bool(step["is_over"])
+        self._last_step = self.clock() - float(step["seconds_since_last"])
+        self._last_seconds = {int(client): float(seconds) for client, seconds in step["last_seconds"]}
 
     def _restored(self, table: StoredTable, arrays: Mapping[str, Array], names: list[str]) -> Flight:
         """Read the work of one client."""

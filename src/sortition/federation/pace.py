@@ -14,7 +14,7 @@ One setting, with the same keys in a study's ``[pace]``, in Python, Flower, NVFl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeVar
 
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.errors import InputError, bad, unknown
+from sortition.core.errors import bad, unknown
 from sortition.core.rounds import Cohort, with_standby
 from sortition.core.selector import AnySelector
 from sortition.core.validation import is_number, is_whole, known_keys_only
@@ -35,6 +35,7 @@ REFILLS = ("step", "arrival")
 NORMALISE = ("mass", "count")
 RULES = ("constant", "polynomial", "hinge", "saa")
 SEEN = 1000  # trainings over which the quantile of a deadline is taken
+ADAPTIVE = "adaptive"
 ONLY_ROUNDS = ("quorum", "late", "overselect")
 ONLY_BUFFERED = ("concurrency", "buffer", "refill")
 GIB = 1 << 30
@@ -155,7 +156,8 @@ class Pace:
         staleness: what a stale update counts: a rule's name, or a table of its parameters.
         max_staleness: versions after which an update is dropped as too stale.
         concurrency: clients at work at a time; default: the cohort.
-        buffer: updates that make a step.
+        buffer: updates that make a step; ``adaptive``: a step is made when the seconds since the last one are a
+            concurrency-th of the longest last training of those at work (Pisces).
         refill: when free places are filled: at a ``step``, at every ``arrival``, or when so many are free.
         normalise: ``mass``: the weights of a step sum to 1; ``count``: they are divided by the number of updates, and
             the discount makes the step smaller (FedBuff).
@@ -171,7 +173,7 @@ class Pace:
     staleness: Staleness | str | None = None
     max_staleness: int | None = None
     concurrency: int | None = None
-    buffer: int | None = None
+    buffer: int | str | None = None
     refill: int | str = "step"
     normalise: Literal["mass", "count"] = "mass"
     slot: float | None = None
@@ -220,9 +222,10 @@ class Pace:
             raise bad("pace.overselect", "finite and ≥ 1", self.overselect)
         if self.max_staleness is not None and not is_whole(self.max_staleness, 0):
             raise bad("pace.max_staleness", "a whole number ≥ 0", self.max_staleness)
-        for name in ("concurrency", "buffer"):
-            if getattr(self, name) is not None and not is_whole(getattr(self, name), 1):
-                raise bad(f"pace.{name}", "a whole number ≥ 1", getattr(self, name))
+        if self.concurrency is not None and not is_whole(self.concurrency, 1):
+            raise bad("pace.concurrency", "a whole number ≥ 1", self.concurrency)
+        if self.buffer is not None and not self.is_adaptive and not is_whole(self.buffer, 1):
+            raise bad("pace.buffer", f"a whole number ≥ 1, or {ADAPTIVE!r}", self.buffer)
         self._check_quorum()
         self._check_seconds()
 
@@ -272,6 +275,11 @@ class Pace:
     def overlaps(self) -> bool:
         """Whether work can outlive the step after its dispatch."""
         return self.kind == "buffered" or self.late == "use"
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether steps follow the durations of those at work, and not the number of updates."""
+        return self.buffer == ADAPTIVE
 
     @property
     def waits_for_all(self) -> bool:
@@ -344,7 +352,7 @@ class CohortPace:
             raise bad(f"{who}.cohort", "a whole number ≥ 1", self.cohort)
         if isinstance(rule.quorum, int) and rule.quorum > self.cohort:
             raise bad("pace.quorum", f"at most the cohort, {self.cohort}", rule.quorum)
-        if rule.kind == "buffered" and (rule.buffer or 1) > self.concurrency:
+        if rule.kind == "buffered" and self.buffer_size > self.concurrency:
             hint = "So many are never at work together."
             raise bad("pace.buffer", f"at most the concurrency, {self.concurrency}", rule.buffer, hint)
         if isinstance(rule.refill, int) and rule.refill > self.concurrency:
@@ -383,8 +391,19 @@ class CohortPace:
     def least_updates(self) -> int:
         """How many updates a step has that nobody failed."""
         if self.rule.kind == "buffered":
-            return self.rule.buffer or 1
+            return self.buffer_size
         return self._quorum(self.cohort)
+
+    @property
+    def buffer_size(self) -> int:
+        """How many updates a step must have, where the pace is buffered."""
+        if isinstance(self.rule.buffer, int):
+            return self.rule.buffer
+        return 1
+
+    def seconds_between_steps(self, durations: Iterable[float]) -> float:
+        """Return how long an adaptive step waits, by the last durations of the clients at work that are known."""
+        return max(durations, default=0.0) / self.concurrency
 
     @property
     def places(self) -> int:
@@ -461,13 +480,3 @@ def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.N
     counts = np.zeros(ids.size, bool)
     counts[order[in_time][:target]] = True
     return counts
-
-
-def refuse_overlap(pace: Pace, who: str, hint: str) -> None:
-    """Refuse a pace under which rounds overlap, where somebody cannot serve it."""
-    if not pace.overlaps:
-        return
-    setting = "late = 'use'"
-    if pace.kind == "buffered":
-        setting = "kind = 'buffered'"
-    raise InputError(f"{who}.pace must be one whose rounds do not overlap; got {setting}. {hint}")

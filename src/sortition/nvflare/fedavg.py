@@ -13,6 +13,7 @@ from nvflare.app_common.workflows.fedavg import FedAvg
 
 from sortition.clients.models import Model, as_vector, from_vector
 from sortition.core.errors import bad
+from sortition.core.record import answered_ids
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.engine import Combining, ModelEngine, Step
 from sortition.nvflare import wire
@@ -138,7 +139,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
         self._model_engine.show(wire.as_model(data.params))
         federation.driver.dispatch()
         record = federation.close_round()
-        for client in record["answered"] or ():
+        for client in answered_ids(record):
             result = federation.messenger.training.replies[client].native
             try:
                 if callback is not None:

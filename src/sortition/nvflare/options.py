@@ -19,7 +19,7 @@ from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
 from sortition.federation.metrics import Metrics, MetricsSink, sinks
 from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
-from sortition.federation.pace import DEADLINE, Pace, refuse_overlap
+from sortition.federation.pace import DEADLINE, Pace
 from sortition.selectors import find
 
 AS_GIVEN = (  # options that mean the same in JSON and in Python
@@ -72,12 +72,6 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
     checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
     method = _selector(who, selector, _table(who, "parameters", table.get("parameters")))
     arrangement = arranged(who, method, _shadows(who, table.get("shadow")), table.get("promote"), label=selector)
-    pace = Pace.of(table.get("pace"), f"{who}.options")
-    refuse_overlap(
-        pace,
-        f"{who}.options",
-        "NVFlare's tasks end with their round: use a quorum, a deadline or overselect, or a server of your own.",
-    )
     return Options(
         selector=arrangement.live,
         arrangement=arrangement,
@@ -88,7 +82,7 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
         ledger=optional_path(who, "ledger", table.get("ledger") or None),
         eligible=_function_or_names(who, table.get("eligible")),
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
-        rule=pace,
+        rule=Pace.of(table.get("pace"), f"{who}.options"),
         checkpoint=checkpoint,
         resume=resume,
         audit=optional_path(who, "audit", table.get("audit") or None),

@@ -233,14 +233,24 @@ def _fault(record: RoundRecord) -> str:
         return "weights must be finite and ≥ 0"
     if not all(_is_id(key) for table in _reason_tables(record) for key in table):
         return "failed, left_out and rejected must be tables from ids to reasons"
-    if not set(answered_ids(record)) <= set(cohort):
-        return "answered must be clients of the cohort"
+    if fault := _fault_of_answers(record):
+        return fault
     if len(record.get("names") or cohort) != len(cohort):
         return "names must be of the cohort, one each"
     clock = record.get("clock")
     if clock is not None and not _is_amount(clock):
         return "clock must be seconds ≥ 0"
     return _fault_of_ids(record)
+
+
+def _fault_of_answers(record: RoundRecord) -> str:
+    answered = answered_ids(record)
+    used_weights = record.get("used")  # of a step, which may use work of earlier selections
+    if used_weights is None:
+        return "" if set(answered) <= set(cohort_of(record)) else "answered must be clients of the cohort"
+    if len(used_weights) != len(answered) or not all(map(_is_amount, used_weights)):
+        return "used must be finite and ≥ 0, one for each of answered"
+    return ""
 
 
 def _is_amount(value: float) -> bool:

@@ -13,10 +13,10 @@ with large losses whose updates were fresh so far, and a shrinking share of clie
 | released: · latency^(−0.5 (1 − m / concurrency)) | ``speed_penalty``; 0, as in the paper |
 | outliers of losses by DBSCAN (radius 0.5) over the last 5 versions lose a credit; barred after 5 | ``outliers`` |
 
-When a step is made is the pace's matter: ``kind = "buffered"``.
+When a step is made is the pace's matter: ``kind = "buffered"`` with ``buffer = "adaptive"`` is the paper's own rule
+(elapsed time ≥ largest latency of those at work / concurrency).
 
-Deviations: the paper's own rule for a step (elapsed time ≥ largest latency of those at work / concurrency) is not
-offered; a buffer stands for it. A client that was chosen and has never answered counts as tried, with utility 0; in the
+Deviations: a client that was chosen and has never answered counts as tried, with utility 0; in the
 released code it stays unexplored. Where only barred clients are left, places stay empty. Concurrency is the places to
 fill plus the clients at work. Weights are by size.
 """

@@ -265,6 +265,8 @@ def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], I
         ],
         "flights": [_export_flight(flight) for flight in simulation.flying.values()],
     }
+    if simulation.last_seconds:
+        arrays["last_seconds"] = np.array(sorted(simulation.last_seconds.items()))
     return arrays, header
 
 
@@ -302,6 +304,7 @@ def _restore_work(path: str | Path, simulation: OverlappingSimulation, arrays: A
         models = {int(entry["version"]): _model(arrays, int(entry["version"]), simulation) for entry in header["work"]}
         flights = [_flight(entry) for entry in header["flights"]]
         selections = [_work(entry, arrays, models, simulation) for entry in header["work"]]
+        last_seconds = {int(client): float(seconds) for client, seconds in arrays.get("last_seconds", ())}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{path} is damaged: its work in flight cannot be read: {error!r}.") from None
     work = {selection.index: selection for selection in selections}
@@ -312,6 +315,7 @@ def _restore_work(path: str | Path, simulation: OverlappingSimulation, arrays: A
     for flight in flights:
         work[flight.selection].unfinished.add(flight.client)
     simulation.take_over(work, {flight.client: flight for flight in flights})
+    simulation.last_seconds = last_seconds
 
 
 def _model(arrays: Arrays, version: int, simulation: OverlappingSimulation) -> Vector:

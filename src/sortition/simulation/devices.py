@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -348,7 +349,7 @@ class Fleet:
         """Whether some clients compute faster than others."""
         return bool(self.devices.speed_spread or np.ptp(self.speed) > 0)
 
-    @property
+    @cached_property
     def differs(self) -> bool:
         """Whether some clients compute or send faster than others."""
         equal_bandwidths = self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up)

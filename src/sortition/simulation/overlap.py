@@ -133,6 +133,8 @@ class OverlappingSimulation(Simulation):
         self._ended_now: dict[int, Flight] = {}  # work that ended since the last step without an update
         self._replaced: list[int] = []  # clients at work whose ids others took since the last step
         self._untrained: dict[int, Work] = {}  # selections whose training waits, by index
+        self._last_step = 0.0  # the simulated second at which it was made
+        self.last_seconds: dict[int, float] = {}  # of each client's last training, where steps follow them
 
     def take_over(self, work: dict[int, Work], flying: dict[int, Flight]) -> None:
         """Go on with work that was in flight when a checkpoint was written."""
@@ -154,6 +156,7 @@ class OverlappingSimulation(Simulation):
         if self._open_version != version:
             self._open_version = version
             self._ended_now = {}
+            self._last_step = self.clock
             self.current = self._new_round(setup, version)
             self._note_newcomers(version)
             self._drop_replaced()
@@ -172,6 +175,8 @@ class OverlappingSimulation(Simulation):
         """Drop the work of clients whose ids others have taken."""
         taken_ids = self.current.joined.get("taken", ())
         self._replaced = sorted(self.flying.keys() & set(taken_ids))
+        for client in taken_ids:
+            self.last_seconds.pop(client, None)
         for client in self._replaced:
             self._end_without_update(self.flying.pop(client))
 
@@ -215,7 +220,8 @@ class OverlappingSimulation(Simulation):
                 n_at_work=int(ids.size),
                 closes=self.clock + limit if ids.size else math.inf,
             )
-        current.training = self._awaited_trainings()
+        if current.training is None:  # a refill before the step trains with the step
+            current.training = self._awaited_trainings()
 
     def _send(self, members: SentCohort, t: int, examples: Ids, limit: float) -> None:
         """Send the members of a selection to work; nobody waits longer than ``limit`` seconds for one."""
@@ -270,16 +276,11 @@ class OverlappingSimulation(Simulation):
 
     def _needed_selections(self) -> set[int]:
         """Return the selections whose updates make the coming step, where updates are buffered."""
-        n_missing = max(self._buffer_size - len(self.arrived), 0)
+        n_missing = max(self.setup.cohort_pace.buffer_size - len(self.arrived), 0)
         next_events = heapq.nsmallest(n_missing, (event for event in self._queue if self._is_current(event)))
         next_flights = [self.flying[client] for _, client in next_events]
         needed = {flight.selection for flight in next_flights if flight.ending is None}
         return needed | {flight.selection for flight in self.arrived.values()}
-
-    @property
-    def _buffer_size(self) -> int:
-        """How many updates make a step, where updates are buffered."""
-        return self.setup.pace.buffer or 1
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -299,14 +300,21 @@ class OverlappingSimulation(Simulation):
 
     def has_enough(self) -> bool:
         """Say whether the step is due: by its updates, or by the clock."""
-        if self.setup.pace.kind == "buffered":
-            return len(self.arrived) >= self._buffer_size
+        pace = self.setup.pace
+        if pace.kind == "buffered":
+            is_due = not pace.is_adaptive or self.clock >= self._step_is_due()
+            return is_due and len(self.arrived) >= self.setup.cohort_pace.buffer_size
         selection = self._open_selection
         if selection.n_arrived == 0 and selection.n_at_work == 0:  # it is empty: what comes next makes the step
             return bool(self.arrived) or bool(self._ended_now)
         if selection.n_at_work == 0 or self.clock >= selection.closes:
             return True
         return selection.n_arrived >= max(selection.target, 1)
+
+    def _step_is_due(self) -> float:
+        """Return the simulated second of the next step, where steps follow the durations of those at work."""
+        known_seconds = [self.last_seconds[client] for client in self.flying if client in self.last_seconds]
+        return self._last_step + self.setup.cohort_pace.seconds_between_steps(known_seconds)
 
     def advance(self) -> Mapping[int, Ending]:
         """Let the clock run to the next event, or to the end of the round; return work that ended without an update."""
@@ -316,6 +324,8 @@ class OverlappingSimulation(Simulation):
             return {}
         ends, client = self._queue[0]
         closes = self._open_selection.closes
+        if self.setup.pace.is_adaptive and self.arrived:
+            closes = self._step_is_due()
         if ends > closes:
             self.clock = max(self.clock, closes)
             return {}
@@ -328,6 +338,8 @@ class OverlappingSimulation(Simulation):
                 self._open_selection.n_arrived += 1
         if flight.ending is None:
             self.arrived[client] = flight
+            if self.setup.pace.is_adaptive:
+                self.last_seconds[client] = flight.seconds
             return {}
         self._end_without_update(flight)
         return {client: flight.ending}

@@ -1,5 +1,7 @@
 """A stock ClientApp with one more line, the last."""
 
+import time
+
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -14,6 +16,14 @@ def local(context: Context):
     return Net(), *load_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
 
 
+def wait_as_slow_nodes_do(context: Context):
+    """Take the seconds of a training on this node: the first nodes may be slow."""
+    seconds = float(context.run_config["seconds"])
+    if int(context.node_config["partition-id"]) < int(context.run_config["slow-nodes"]):
+        seconds = 10 * seconds
+    time.sleep(seconds)
+
+
 @app.train()
 def train_model(message: Message, context: Context):
     """Train the received model on the local data."""
@@ -21,6 +31,7 @@ def train_model(message: Message, context: Context):
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     config = message.content["config"]
     loss, steps = train(model, x, y, context.run_config["local-epochs"], config["lr"], config["server-round"])
+    wait_as_slow_nodes_do(context)
     metrics = MetricRecord({"train_loss": loss, "steps": steps, "num-examples": len(y)})
     return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
 

@@ -37,6 +37,7 @@ def main(grid: Grid, context: Context) -> None:
         load(config["method"], **json.loads(config["parameters"])),
         cohort=config["cohort"],
         seed=config["seed"],
+        pace=json.loads(config["pace"]),
         strategy=FedAvg(fraction_evaluate=0.0),  # its server step, and evaluation by clients
         wait_for=config["wait-for"],
         answer_timeout=config["answer-timeout"],

@@ -164,6 +164,8 @@ def _needs(needs: Needs) -> list[str]:
     if needs.may_ask:
         lines.append(f"| asks of clients that can answer | {_signals(needs.may_ask)} |")
     lines.append(f"| wants reported after training | {_signals(needs.reports)} |")
+    if needs.may_report:
+        lines.append(f"| may want reported, depending on the facts | {_signals(needs.may_report)} |")
     answer = "no: it looks at single updates" if needs.individual else "yes"
     lines.append(f"| possible with secure aggregation | {answer} |")
     return lines

@@ -63,7 +63,7 @@ def methods_table() -> Table:
                 name,
                 ", ".join([*needs.reads, *(f"{fact}?" for fact in needs.optional)]) or "–",
                 ", ".join([*(signal.name for signal in needs.asks), *(f"{s.name}?" for s in needs.may_ask)]) or "–",
-                ", ".join(_kind(signal) for signal in needs.reports) or "–",
+                ", ".join([*map(_kind, needs.reports), *(f"{_kind(s)}?" for s in needs.may_report)]) or "–",
                 "yes" if method.scales else "no",
                 "no" if needs.individual else "yes",
             ]
@@ -205,6 +205,8 @@ def _needs(selector: AnySelector) -> Table:
     lists = [("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)]
     if needs.may_ask:
         lists.insert(1, ("asks those who can answer", needs.may_ask))
+    if needs.may_report:
+        lists.append(("may have reported, depending on the facts", needs.may_report))
     for title, signals in lists:
         names = ", ".join(_described(signal) for signal in signals)
         rows.append([title, names or "nothing"])

@@ -39,6 +39,8 @@ class Needs:
         asks: signals that it may ask for during ``select``; a client that cannot answer them cannot take part.
         may_ask: signals that it also asks for, of those clients that can answer them; it does without where nobody can.
         reports: signals that the cohort sends back with its updates, or that the server computes from them.
+        may_report: signals that may be among its reports once it is resolved; they are part of its label, and nobody is
+            kept out for them.
         horizon: whether it needs to know how many rounds there will be.
         optional: facts that it uses where all known clients give them; see :meth:`Selector.resolved`.
     """
@@ -49,6 +51,7 @@ class Needs:
     horizon: bool = False
     optional: tuple[str, ...] = ()
     may_ask: tuple[Signal, ...] = ()
+    may_report: tuple[Signal, ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind, rule in (
@@ -57,6 +60,7 @@ class Needs:
             ("asks", Signal, "a tuple of signals, such as (LOSS,)"),
             ("may_ask", Signal, "a tuple of signals, such as (RESOURCES,)"),
             ("reports", Signal, "a tuple of signals, such as (TRAINING_LOSS,)"),
+            ("may_report", Signal, "a tuple of signals, such as (UPDATE,)"),
         ):
             values = getattr(self, name)
             if not isinstance(values, tuple | list) or not all(isinstance(value, kind) for value in values):
@@ -80,7 +84,7 @@ class Needs:
     @property
     def individual(self) -> bool:
         """Whether single clients' updates must be visible, which rules secure aggregation out."""
-        return any(signal.exact for signal in (*self.questions, *self.reports))
+        return any(signal.exact for signal in (*self.questions, *self.reports, *self.may_report))
 
 
 @dataclass(frozen=True, slots=True)

@@ -513,7 +513,7 @@ class Messenger:
         for name in unsure:
             reply = self._exchange([replace(ask, signals=(name,))], seconds, name).get(client)
             if reply is None:  # nothing is learnt from silence: another client is tried before the next round
-                self.candidates = self.candidates[1:]
+                self.candidates = self.candidates[self.candidates != client]
                 return
             if reply.outcome == "failed":
                 self._failed_trials[client] = reply.reason.strip()

@@ -209,7 +209,9 @@ class SelectorStrategy(Strategy):
         if options.guards.clip and not kind.linear:
             hint = "Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
             raise bad("Guards.clip", f"0 with {name}, which aggregates by a rule of its own", options.guards.clip, hint)
-        if kind.trees and self.selector.needs.individual:
+        needs = self.selector.needs
+        compares_updates = any(signal.exact for signal in (*needs.questions, *needs.reports))
+        if kind.trees and compares_updates:
             raise InputError(
                 f"{type(self.selector).__name__} compares updates, and {name} trains trees, which have none. "
                 "Choose a method that reads facts or losses."

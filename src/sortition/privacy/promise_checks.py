@@ -199,8 +199,9 @@ def data_dependence(selector: AnySelector) -> list[str]:
 
 
 def _signals(selector: AnySelector) -> list[Signal]:
-    """List what the method asks or has reported, once each."""
-    return list(dict.fromkeys((*selector.needs.questions, *selector.needs.reports)))
+    """List what the method asks or has reported, or may have once it is resolved, once each."""
+    needs = selector.needs
+    return list(dict.fromkeys((*needs.questions, *needs.reports, *needs.may_report)))
 
 
 def _signal_names(selector: AnySelector) -> list[str]:

@@ -118,6 +118,8 @@ def needs_of(selector: AnySelector) -> TomlTable:
     }
     if needs.may_ask:
         label["may_ask"] = {signal.name: signal.summary for signal in needs.may_ask}
+    if needs.may_report:
+        label["may_report"] = {signal.name: signal.summary for signal in needs.may_report}
     if needs.optional:
         label["optional"] = list(needs.optional)
     label["horizon"] = needs.horizon

@@ -201,7 +201,8 @@ class Microcosm(Selector[Memory]):
                 reads=("sizes",),
                 optional=("label_counts",),
                 may_ask=self._may_ask,
-                reports=losses if self.secure_aggregation else (*losses, sketched),
+                reports=losses,
+                may_report=() if self.secure_aggregation else (sketched,),
             )
         reports: set[Signal] = set(losses)
         if self.by == "bias":

@@ -45,7 +45,7 @@ def list_() -> None:
     screen.print(methods_table())
     for alias, name in ALIASES.items():
         screen.print(f"{alias}: another name of {name}.")
-    screen.print('Weights of any cohort instead: reweight = "size", "uniform", "fitted" or "fedau".')
+    screen.print('Other weights: reweight = "size", "uniform", "fitted" or "fedau".')
 
 
 def methods_table() -> Table:

@@ -225,6 +225,21 @@ def test_a_snapshot_holds_work_in_flight(registrar, tmp_path):
 PACKAGE = str(Path(sortition.__file__).parent)
 
 
+def test_a_registrar_that_goes_on_knows_every_selection_since_the_last_step(registrar, tmp_path):
+    """A server that filled places one by one and was killed before the step records all of them."""
+    dispatch(registrar, np.arange(N), 3)
+    registrar.receive([0])
+    dispatch(registrar, np.arange(3, N), 2)
+    dispatch(registrar, np.arange(5, N), 1)
+    registrar.give_up([5], "gone")
+    registrar.save(tmp_path / "registrar.npz")
+    restored = Registrar.load(tmp_path / "registrar.npz", First(), Population(n_clients=N))
+    for known in (registrar, restored):
+        assert [selection.cohort.ids.tolist() for selection in known.open_selections] == [[3, 4], [5]]
+    restored.receive([3])
+    assert restored.open_selections == ()
+
+
 class Interrupted(BaseException):
     pass
 

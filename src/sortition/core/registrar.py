@@ -370,11 +370,11 @@ class Registrar:
         )
 
     @property
-    def open_selection(self) -> Dispatched | None:
-        """The latest selection whose step is not made yet: what a server that restarts goes on with."""
+    def open_selections(self) -> tuple[Dispatched, ...]:
+        """The selections since the last step, the oldest first: what a server that restarts goes on with."""
         if self.intake is None:
-            return None
-        return self.flights.selections[-1]
+            return ()
+        return tuple(selection for selection in self.flights.selections if selection.version == self.version)
 
     def is_dispatched(self, turn: Turn) -> bool:
         """Tell whether this turn's cohort was sent to work since the last step, as the latest one."""

@@ -274,10 +274,15 @@ class Driver:
         if self.pace.rule.overlaps:
             lost = dict(self._overlapping.lost())
             self._give_up(registrar, lost)
-        earlier_selection = registrar.open_selection
-        if earlier_selection is not None:  # it was sent to work before the server restarted
-            turn = cast(Turn, PastTurn.of(earlier_selection))
-            self.round = OpenRound(turn, available.size, endings=lost, dispatched=True)
+        past_turns = [cast(Turn, PastTurn.of(selection)) for selection in registrar.open_selections]
+        if past_turns:  # their cohorts were sent to work before the server restarted
+            self.round = OpenRound(
+                turn=past_turns[0],
+                available=available.size,
+                later_turns=past_turns[1:],
+                endings=lost,
+                dispatched=True,
+            )
         else:
             turn = self._chosen(registrar, available)
             self.round = OpenRound(turn, available.size, endings=lost, withdrawn=self._claimed(turn))

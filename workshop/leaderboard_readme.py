@@ -6,6 +6,7 @@ from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
 from sortition.leaderboard.published import Published, PublishedTrack, load_published
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
+from sortition.leaderboard.track_tables import OWN
 from sortition.results.table import Table
 from workshop.marks import fill_marks
 from workshop.readme_bullets import bullets
@@ -51,10 +52,11 @@ def top_of_tracks(published: Published) -> str:
 
 
 def _track_table(track: PublishedTrack, words: str) -> str:
-    """Return the best rows of a track by mean rank, and the baseline, below a sentence on what they are."""
+    """Return the best methods of a track by mean rank, and the baseline; of our own method one row, the default."""
     table = Table("", ["place", "method", "the server knows", "mean rank", "gain", "separated from uniform"])
     for place, row in enumerate(track.rows, start=1):
-        if place > PLACES and row.row != BASELINE:
+        is_our_variant = row.row.startswith(OWN) and row.row != OWN
+        if is_our_variant or (len(table.rows) >= PLACES and row.row != BASELINE):
             continue
         cells = ["–", "–"]
         if row.row != BASELINE:

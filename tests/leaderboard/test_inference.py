@@ -157,3 +157,19 @@ def test_words_say_where_our_own_method_loses(tmp_path: Path) -> None:
     words = " ".join(plain_words(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
     assert "in 2 of 3 cells another method beats it: cell-01 (oort, -10.0), cell-02" in words
     assert "It does not gain over uniform in the families noise." in words
+
+
+def test_words_say_from_whom_our_default_is_separated(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path)
+    levels = {
+        "uniform": UNIFORM,
+        "microcosm": UNIFORM + 0.05 + 0.001 * np.arange(12),
+        "better": UNIFORM + 0.09 + 0.002 * np.arange(12),
+        "like": UNIFORM + 0.055 + 0.01 * np.array([1, -1] * 6) * np.arange(1, 13),
+        "microcosm-secure": UNIFORM + 0.2,
+    }
+    words = " ".join(plain_words(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
+    assert (
+        "is ahead of, and separated from, 1 of 3 rows of others (Wilcoxon over cells, Holm over 3 tests: p ≤" in words
+    )
+    assert "; not separated: like; behind: better." in words

@@ -53,12 +53,13 @@ def track(rows):
 
 
 def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():
-    seconds = track({"microcosm": 9.0, "fedcs": 4.0, "uniform": 0.0})
+    seconds = track({"microcosm-secure": 9.5, "microcosm": 9.0, "fedcs": 4.0, "uniform": 0.0})
     one = Published(suite="suite-2-x", tracks={"seconds": seconds})
     both = Published(suite="suite-2-x", tracks={"seconds": seconds, "rounds": seconds})
     none = Published(suite="suite-2-x", tracks={})
     assert top_of_tracks(none) == ""
-    assert "| 1     | `microcosm` | public" in top_of_tracks(one)
+    assert "| 2     | `microcosm` | public" in top_of_tracks(one)
+    assert "microcosm-secure" not in top_of_tracks(one)  # one row is ours
     assert "+9.0 [+8.0, +10.0]" in top_of_tracks(one)
     assert top_of_tracks(both).startswith("![")
     suite_1 = board(table(SUITE, {**GAINS, "microcosm": 0.3}))

@@ -295,6 +295,10 @@ class TrackBoard:
             tests[self.leader] = replace(tests[second], against=second)
         return tests
 
+    def tests_against(self, control: str, rows: Sequence[str]) -> dict[str, CorrectedTest]:
+        """Test rows against one control, with Holm's correction over these tests."""
+        return self._tests(rows, control)
+
     def _tests(self, rows: Sequence[str], other: str) -> dict[str, CorrectedTest]:
         p_values = [signed_rank_p(list(self.differences(row, other).values())) for row in rows]
         return {

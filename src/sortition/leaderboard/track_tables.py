@@ -85,7 +85,7 @@ def plain_words(board: TrackBoard) -> list[str]:
     standings = board.standings()
     if len(standings) < 2:
         return []
-    sentences = [_on_leader(standings), *_on_own(board, standings)]
+    sentences = [_on_leader(standings), *_on_own(board, standings), *_on_default(board)]
     beaten = [row.row for row in standings if row.baseline_test and row.baseline_test.separated and row.gain < 0]
     if beaten:
         sentences.append(f"Separated from uniform, and worse: {', '.join(beaten)}.")
@@ -102,6 +102,29 @@ def _on_leader(standings: Sequence[RowStanding]) -> str:
     if not alike:
         return f"{sentence}; it is separated from all {len(others)} others."
     return f"{sentence}; it is not separated from {len(alike)} of {len(others)} others: {', '.join(alike)}."
+
+
+def _on_default(board: TrackBoard) -> list[str]:
+    """Say from which rows of others our default, which `auto` takes, is separated; Holm over these tests."""
+    others = [row for row in board.complete if not row.startswith(OWN)]
+    if OWN not in board.complete or not others:
+        return []
+    tests = board.tests_against(OWN, others)
+    ahead = [row for row in others if tests[row].separated and board.weighted_gain(row) < board.weighted_gain(OWN)]
+    behind = [row for row in others if tests[row].separated and row not in ahead]
+    alike = [row for row in others if not tests[row].separated]
+    sentence = (
+        f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(ahead)} of {len(others)} rows "
+        "of others"
+    )
+    largest = max(tests[row].adjusted for row in ahead) if ahead else 1.0
+    if ahead:
+        sentence += f" (Wilcoxon over cells, Holm over {len(others)} tests: p ≤ {largest:.2g})"
+    if alike:
+        sentence += f"; not separated: {', '.join(alike)}"
+    if behind:
+        sentence += f"; behind: {', '.join(behind)}"
+    return [f"{sentence}."]
 
 
 def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:

@@ -43,10 +43,10 @@ PICTURE_OF = {
 }
 INTRODUCTION = """# Gallery: studies by question
 
-Each study is one file that runs as it stands, on the digits that come with Sortition, in well under a minute. Take the
-one whose question is nearest to yours, and put in your data, model and method ([studies](studies.md)). The verdicts
-below are of these small studies, with the seeds of their files: they show how to ask, and decide nothing about your
-federation.
+Each study below is one file. It runs unchanged, on the digits that come with Sortition, in well under a minute. Take
+the study whose question is nearest to yours, and put in your data, model and method ([studies](studies.md)). The
+verdicts below come from these small studies, with the seeds of their files. They show how to ask a question; they
+decide nothing about your federation.
 
 This page is written by `python -m workshop gallery`.
 """

@@ -50,7 +50,7 @@ def test_generated_pages_in_the_repository_are_current():
 def test_the_list_of_methods_tells_questions_from_reports():
     text = (DOCS / "methods" / "index.md").read_text()
     assert "| sizes | – | bias-update | yes | no |" in text  # hics
-    assert "| sizes, label_counts? | resources? | – | yes | yes |" in text  # microcosm
+    assert "| sizes, label_counts? | resources? | update-sketch? | yes | no |" in text  # microcosm
 
 
 def test_every_signal_is_described():

@@ -313,11 +313,13 @@ def test_stop_ends_after_the_round(tmp_path):
     assert len(resumed.history) == 3
 
 
-def holding(name, over):
-    """A device that is given a training and never delivers it."""
+def holding(name, over, begun=None):
+    """A device that is given a training and never delivers it; ``begun`` is set when it has the training."""
 
     def handle(work):
         if work.ask.kind == "train":
+            if begun is not None:
+                begun.set()
             over.wait()
         return tiny.devices()[name].handle(work)
 
@@ -394,9 +396,21 @@ def test_a_lost_device_does_not_hold_a_round_without_a_deadline():
 def test_a_lost_stand_by_is_not_busy_for_ever():
     """It is not needed, and its device never comes back: without a deadline, only its silence tells."""
     over = threading.Event()
+    begun = threading.Event()
     mailbox = Mailbox()
     federation = Federation(mailbox, tiny.model(), "uniform", cohort=7, overselect=8 / 7, deadline=math.inf, wait_for=8)
-    with serving(mailbox, handlers(device_0=holding("device-0", over)), threads=8):
+
+    def after_it(handle):
+        def handle_later(work):
+            if work.ask.kind == "train":
+                begun.wait(60)  # an ask that its device has not fetched would be withdrawn
+            return handle(work)
+
+        return handle_later
+
+    devices = {name: after_it(handle) for name, handle in handlers().items()}
+    devices["device-0"] = holding("device-0", over, begun)
+    with serving(mailbox, devices, threads=8):
         try:
             federation.driver.play_round()
             busy = federation.messenger.busy_sessions()

@@ -3,6 +3,10 @@
 import time
 
 import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+
 from flwr.serverapp.strategy import FedAvg
 from tests.flower.loopback import Loopback, node
 

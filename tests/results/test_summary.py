@@ -102,7 +102,7 @@ def test_a_run_under_several_seed_numbers_counts_once(tmp_path):
     assert [len(seeds) for seeds in finished(runs).groups["main"].values()] == [1, 6]
     learning, _, compared, _ = tables(runs)
     assert sum("has the same records as seed 0" in note for note in learning.notes) == 5
-    assert row(compared, "fedgs")["verdict"] == "undecided"
+    assert row(compared, "fedgs")["verdict"] == "undecided (unfair: other seeds)"
     assert "one seed shows no spread" in conclusions(runs)[0]
 
 

@@ -114,4 +114,4 @@ def test_what_cannot_be_sent_is_named():
         python_objects.register("data", np.arange(3))
         assert python_objects.first_that_cannot_be_sent({}) == ""
         python_objects.register("rule", shifted(1))
-        assert python_objects.first_that_cannot_be_sent({}).startswith("rule_")
+        assert python_objects.first_that_cannot_be_sent({}).startswith("rule shifted")

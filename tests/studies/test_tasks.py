@@ -156,7 +156,7 @@ def test_losses_and_metrics_of_ones_own_are_functions(tmp_path):
         clients_every=1,
         local=RATE,
         out=tmp_path,
-        **SMALL,
+        **{**SMALL, "cohort": 4},
     )
     run = result.runs[0]
     last = run.records[-1]

@@ -61,17 +61,24 @@ def gradients(params, x, y):
 
 
 def train(params, x, y):
-    """Full-batch gradient steps; the new parameters and the mean loss on the way."""
-    params, losses = {name: np.array(value, np.float64) for name, value in params.items()}, []
+    """Full-batch gradient steps; the new parameters, and the metrics that methods want reported."""
+    params = {name: np.array(value, np.float64) for name, value in params.items()}
+    losses = []
+    steps = []
     for _ in range(STEPS):
         losses.append(float(-np.log(probabilities(params, x)[np.arange(len(y)), y] + 1e-12).mean()))
-        params = {name: params[name] - RATE * step for name, step in gradients(params, x, y).items()}
-    return {name: value.astype(np.float32) for name, value in params.items()}, float(np.mean(losses))
+        step = gradients(params, x, y)
+        steps.append(np.concatenate([part.ravel() for part in step.values()]))
+        params = {name: params[name] - RATE * part for name, part in step.items()}
+    spread = np.array(steps) - np.mean(steps, axis=0)
+    dispersion = float(np.sqrt((spread**2).sum() / (STEPS - 1)))  # of the gradients; DELTA wants it
+    metrics = {"train_loss": float(np.mean(losses)), "steps": STEPS, "lr": RATE, "dispersion": dispersion}
+    return {name: value.astype(np.float32) for name, value in params.items()}, metrics
 
 
 flare.answer(Client, facts=facts)
 flare.init()
 while flare.is_running():
     model = flare.receive()
-    trained, loss = train(model.params, *data_of(flare.get_site_name()))
-    flare.send(flare.FLModel(params=trained, metrics={"train_loss": loss, "steps": STEPS, "lr": RATE}))
+    trained, metrics = train(model.params, *data_of(flare.get_site_name()))
+    flare.send(flare.FLModel(params=trained, metrics=metrics))

@@ -103,6 +103,18 @@ def test_the_picture_has_the_top_of_two_tracks(data: Data) -> None:
 
 
 @NEEDS_CHROMIUM
+def test_the_page_opens_on_the_first_track_that_has_standings(results: pl.DataFrame, tmp_path: Path) -> None:
+    by_time = results.filter(pl.col("track") == "seconds")
+    data = page_data(SUITE, CONFIGURATIONS, by_time, {}, "2026-11-18")
+    path = tmp_path / "page.html"
+    path.write_text(html(data, parquet_bytes(by_time)), encoding="utf-8")
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(path, 1280, 900)
+        assert browser.evaluate("document.querySelector('[data-track][aria-pressed=true]').dataset.track") == "seconds"
+        assert len(browser.evaluate("[...document.querySelectorAll('#standings tbody tr')].map(r => r.id)")) == ROWS
+
+
+@NEEDS_CHROMIUM
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 def test_in_a_browser(page: Path, tmp_path: Path, width: int, height: int) -> None:
     with Browser(tmp_path / "profile") as browser:

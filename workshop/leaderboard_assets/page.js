@@ -17,7 +17,9 @@ const TIMED = ["reachedShare", "rankSeconds"];
 const ASCENDING = ["row", "information", "rank", "rankSeconds", "pBaseline", "pLeader", "failures", "megabytes", "milliseconds"];
 const TEXTS = ["half", "family", "data", "model", "best", "first"];
 const tracks = Object.keys(data.tracks);
-const state = { track: tracks[0], table: "default", information: "all", family: "all", find: "", sort: "rank", up: true, cell: "", shown: null };
+// The page opens on the first track that has standings.
+const firstTrack = tracks.find((track) => Object.values(data.tracks[track].tables).some((table) => table.rows.length)) ?? tracks[0];
+const state = { track: firstTrack, table: "default", information: "all", family: "all", find: "", sort: "rank", up: true, cell: "", shown: null };
 
 const byId = (id) => document.getElementById(id);
 function make(tag, text, attributes) {
@@ -361,7 +363,7 @@ function recall() {
     const [key, value] = part.split("=");
     if (value !== undefined && ["track", "table", "information", "family", "cell", "sort"].includes(key)) state[key] = decodeURIComponent(value);
   }
-  if (!tracks.includes(state.track)) state.track = tracks[0];
+  if (!tracks.includes(state.track)) state.track = firstTrack;
   if (!COLUMNS.some(([key]) => key === state.sort)) state.sort = "rank";
   state.up = ASCENDING.includes(state.sort);
 }

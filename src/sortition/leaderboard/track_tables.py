@@ -110,21 +110,26 @@ def _on_default(board: TrackBoard) -> list[str]:
     if OWN not in board.complete or not others:
         return []
     tests = board.tests_against(OWN, others)
-    ahead = [row for row in others if tests[row].separated and board.weighted_gain(row) < board.weighted_gain(OWN)]
-    behind = [row for row in others if tests[row].separated and row not in ahead]
-    alike = [row for row in others if not tests[row].separated]
+    separated = [row for row in others if tests[row].separated]
+    own_gain = board.weighted_gain(OWN)
+    ahead = [row for row in separated if board.weighted_gain(row) < own_gain]
     sentence = (
         f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(ahead)} of {len(others)} rows "
         "of others"
     )
-    largest = max(tests[row].adjusted for row in ahead) if ahead else 1.0
     if ahead:
+        largest = max(tests[row].adjusted for row in ahead)
         sentence += f" (Wilcoxon over cells, Holm over {len(others)} tests: p ≤ {largest:.2g})"
-    if alike:
-        sentence += f"; not separated: {', '.join(alike)}"
-    if behind:
-        sentence += f"; behind: {', '.join(behind)}"
+    sentence += _named("not separated", [row for row in others if row not in separated])
+    sentence += _named("behind", [row for row in separated if row not in ahead])
     return [f"{sentence}."]
+
+
+def _named(words: str, rows: Sequence[str]) -> str:
+    """Write a clause that names rows; nothing where there is none."""
+    if not rows:
+        return ""
+    return f"; {words}: {', '.join(rows)}"
 
 
 def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:

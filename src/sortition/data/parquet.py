@@ -38,16 +38,16 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, lists: C
         raise ValueError("it is not a file")
     table = pl.scan_parquet(path, glob=False)
     schema = table.collect_schema()
-    wanted = [column for column in schema if columns is None or column in columns]
-    for column in wanted:
+    read_columns = [column for column in schema if columns is None or column in columns]
+    for column in read_columns:
         if schema[column].is_nested() and column not in lists:
             raise ValueError(f"its column {column[:99]!r} holds {schema[column]}, not numbers or texts")
     n_rows = table.select(pl.len()).collect().item()  # read from the foot
-    n_bytes = n_rows * len(wanted) * WIDEST
+    n_bytes = n_rows * len(read_columns) * WIDEST
     limit = max(ALWAYS_ALLOWED, LARGEST_RATIO * path.stat().st_size)
     if n_bytes > limit:
         raise ValueError(
-            f"it announces {n_rows:,} rows of {len(wanted):,} columns, up to {n_bytes:,} bytes, "
+            f"it announces {n_rows:,} rows of {len(read_columns):,} columns, up to {n_bytes:,} bytes, "
             f"more than the {limit:,} that its size allows"
         )
-    return table.select(wanted).collect()
+    return table.select(read_columns).collect()

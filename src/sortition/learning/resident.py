@@ -234,8 +234,8 @@ def _concatenate(arrays: Sequence[Any]) -> ResidentArray:
 
 
 def _delete(rows: ResidentArray, removed: Sequence[int], axis: int = 0) -> ResidentArray:
-    kept: ResidentArray = rows[np.delete(np.arange(len(rows)), removed)]
-    return kept
+    remaining_rows: ResidentArray = rows[np.delete(np.arange(len(rows)), removed)]
+    return remaining_rows
 
 
 def _einsum(subscripts: str, left: ResidentArray, right: ResidentArray) -> Floats:

@@ -116,5 +116,8 @@ def _row(name: str, plays: list[tuple[list[Members], float]]) -> list[str]:
     """Return a row of the table: how many cohorts there were in a run, and the spread of the losses."""
     numbers = [len(set(cohorts)) for cohorts, _ in plays]
     losses: Floats = np.array([loss for _, loss in plays])
-    spread = f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
-    return [name, str(len(plays)), spread, *[f"{loss:.3f}" for loss in (losses.min(), losses.mean(), losses.max())]]
+    spread = f"{min(numbers)}"
+    if min(numbers) != max(numbers):
+        spread = f"{min(numbers)} to {max(numbers)}"
+    extremes = [losses.min(), losses.mean(), losses.max()]
+    return [name, str(len(plays)), spread, *[f"{loss:.3f}" for loss in extremes]]

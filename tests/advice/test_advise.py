@@ -193,3 +193,10 @@ def test_a_method_that_the_pace_refuses_is_ruled_out_by_name(tmp_path):
     can_begin, ruled_out = usable({"uniform": load("uniform"), "fedcor": load("fedcor")}, source)
     assert list(can_begin) == ["uniform"]
     assert "FedCor counts rounds" in ruled_out["fedcor"]
+
+
+def test_the_time_of_a_finalist_is_of_fresh_seeds(tmp_path):
+    source = federation(tmp_path, devices={"speed_spread": 1.0})
+    seconds = {"uniform": dict.fromkeys(range(6), 10.0), "x": {0: 1.0, 1: 1.0, 2: 1.0, 3: 8.0, 4: 9.0, 5: 12.0}}
+    assert Advice(source, 6, seconds_to_target=seconds, finalists=["x"]).time_to_target("x") == 0.9
+    assert Advice(source, 6, seconds_to_target=seconds).time_to_target("x") == pytest.approx(0.45)

@@ -44,8 +44,6 @@ def track(rows):
             low=gain - 1,
             high=gain + 1,
             separated=gain > 1,
-            alike=place == 1,
-            by_family={},
         )
         for place, (name, gain) in enumerate(rows.items(), start=1)
     ]

@@ -103,6 +103,8 @@ class Advice:
         """
         of_uniform = self.seconds_to_target[BASELINE]
         seconds_by_seed = self.seconds_to_target[label]
+        if self.finalists is not None and label in self.finalists:  # the seeds that picked it would flatter it
+            seconds_by_seed = _fresh(seconds_by_seed)
         ratios = [
             seconds / of_uniform[seed] for seed, seconds in seconds_by_seed.items() if of_uniform[seed] < math.inf
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from sortition.leaderboard.inference import TrackBoard
+from sortition.leaderboard.inference import RowStanding, TrackBoard
 from sortition.studies.config import validated
 
 FILE = Path(__file__).parent / "suite-2-standings.json"
@@ -25,8 +25,6 @@ class PublishedRow(BaseModel):
         low: lower end of its 95 % interval.
         high: upper end of its 95 % interval.
         separated: whether it differs from uniform after Holm's correction.
-        alike: whether it is not separated from the first row.
-        by_family: mean gain of area in points, by family of cells.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,8 +35,6 @@ class PublishedRow(BaseModel):
     low: float
     high: float
     separated: bool
-    alike: bool
-    by_family: dict[str, float]
 
     def __str__(self) -> str:
         return f"{self.row} {self.gain:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
@@ -71,23 +67,20 @@ class Published(BaseModel):
 
 def published_track(board: TrackBoard) -> PublishedTrack:
     """Return what is published of a board's standings; points are rounded to a hundredth."""
-    rows = []
-    for standing in board.standings():
-        leader_test = standing.leader_test
-        rows.append(
-            PublishedRow(
-                row=standing.row,
-                information=standing.information,
-                rank=round(standing.ranks["area"], 2),
-                gain=round(100 * standing.gain, 2),
-                low=round(100 * standing.low, 2),
-                high=round(100 * standing.high, 2),
-                separated=standing.baseline_test is not None and standing.baseline_test.separated,
-                alike=leader_test is not None and not leader_test.separated,
-                by_family={family: round(100 * gain, 2) for family, gain in standing.by_family.items()},
-            )
-        )
-    return PublishedTrack(cells=len(board.cells), rows=tuple(rows))
+    rows = tuple(_published_row(standing) for standing in board.standings())
+    return PublishedTrack(cells=len(board.cells), rows=rows)
+
+
+def _published_row(standing: RowStanding) -> PublishedRow:
+    return PublishedRow(
+        row=standing.row,
+        information=standing.information,
+        rank=round(standing.ranks["area"], 2),
+        gain=round(100 * standing.gain, 2),
+        low=round(100 * standing.low, 2),
+        high=round(100 * standing.high, 2),
+        separated=standing.baseline_test is not None and standing.baseline_test.separated,
+    )
 
 
 def load_published(path: Path = FILE) -> Published:

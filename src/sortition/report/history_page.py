@@ -11,6 +11,7 @@ import numpy as np
 
 from sortition import __version__
 from sortition.core.arrays import Array
+from sortition.core.errors import printable
 from sortition.report.charts import Chart, fates, federation
 from sortition.report.charts.method_notes import drawn_pictures
 from sortition.report.document import Canvas, html_document
@@ -23,7 +24,6 @@ from sortition.report.privacy import needs_table
 from sortition.report.tables import thousands
 from sortition.report.verdicts import Card
 from sortition.results.history import FATES, Fate
-from sortition.results.names import printable
 from sortition.results.table import Table
 
 SECTIONS = {

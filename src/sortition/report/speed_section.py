@@ -52,12 +52,12 @@ def slowest_fifth(
         return None
     slowest = _slowest(seconds)
     sizes = federation["sizes"]
-    weight, total = _weights_used(records, slowest)
+    weight, n_steps = _weights_used(records, slowest)
     selected = counts["selected"]
     even = float((counts["available"] * (selected.sum() / max(counts["available"].sum(), 1)))[slowest].sum())
     return SlowestFifth(
         due=float(sizes[slowest].sum() / max(sizes.sum(), 1)),
-        weight=weight / total if total > 0 else float("nan"),
+        weight=weight / n_steps if n_steps else float("nan"),
         chances=float(selected[slowest].sum()) / even if even > 0 else float("nan"),
         never=int((selected[slowest] == 0).sum()),
         seconds=float(clock) / len(records),
@@ -70,10 +70,10 @@ def _slowest(seconds: Array) -> Ids:
     return np.argsort(seconds, kind="stable")[seconds.size - n_slowest :]
 
 
-def _weights_used(records: Sequence[Mapping[str, Any]], clients: Ids) -> tuple[float, float]:
-    """Return the weights of these clients in all steps, and of everybody; every step counts 1."""
+def _weights_used(records: Sequence[Mapping[str, Any]], clients: Ids) -> tuple[float, int]:
+    """Return the weights of these clients, summed over steps in which all weights sum to 1, and how many steps."""
     weight = 0.0
-    n_steps = 0.0
+    n_steps = 0
     for record in records:
         members = np.asarray(record.get("cohort") or (), np.int64)
         weights = np.asarray(record.get("weights") or (), np.float64)
@@ -84,7 +84,7 @@ def _weights_used(records: Sequence[Mapping[str, Any]], clients: Ids) -> tuple[f
             weights = weights * np.isin(members, record["answered"])
         if weights.sum() > 0:
             weight += float(weights[np.isin(members, clients)].sum() / weights.sum())
-            n_steps += 1.0
+            n_steps += 1
     return weight, n_steps
 
 

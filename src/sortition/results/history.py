@@ -20,12 +20,12 @@ import numpy as np
 
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Array, Ids
-from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.errors import InputError, StorageError, bad, printable
 from sortition.core.facts import check_fact
 from sortition.core.record import ABOUT, HISTORY, RoundRecord, answered_ids
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines
-from sortition.results.names import ClientNames, printable
+from sortition.results.names import ClientNames
 from sortition.results.run_folder import CONFIG, document, lines
 
 MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sortition.core.errors import InputError, StorageError, bad, closest, shown
-from sortition.core.errors import printable as printable
+from sortition.core.errors import InputError, StorageError, bad, closest, printable, shown
 from sortition.core.storage.safe_files import read_regular
 
 LISTED = 12  # clients that a sentence lists

@@ -9,10 +9,10 @@ import altair as alt
 import numpy as np
 
 from sortition.core.arrays import Array
+from sortition.core.errors import printable
 from sortition.report.charts import Chart, Row, amounts, filling, on
 from sortition.report.history_digest import HistoryDigest
 from sortition.results.history import FATES, Fate, cohort_of
-from sortition.results.names import printable
 
 COLOURS: dict[Fate, str] = {
     "used": "#009E73",

@@ -13,14 +13,14 @@ from sortition.audit.entries import commitment, digest_of
 from sortition.audit.events import has_events, logged_steps
 from sortition.audit.recompute import recompute
 from sortition.audit.schema import RoundEntry
-from sortition.core.errors import SortitionError
+from sortition.core.errors import SortitionError, printable
 from sortition.core.guards.settings import Guards
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
 from sortition.results.history import History, history_of_log
-from sortition.results.names import ClientNames, printable
+from sortition.results.names import ClientNames
 from sortition.studies import methods
 from sortition.studies.audit.consistency import READING_ERRORS, against_records
 from sortition.studies.audit.finding import Finding, disclosed_names, format_faults, read

@@ -259,3 +259,22 @@ def test_it_computes_as_an_array_does(stays):
     np.testing.assert_array_equal(total.astype(np.float32), rows[0])
     with pytest.raises(ValueError, match="read-only"):
         np.asarray(stayed)[0] = 0
+
+
+def test_what_is_written_is_read_again(monkeypatch):
+    """On an accelerator the host's copy is another memory: here the gate copies, as it does there."""
+    monkeypatch.setattr(resident, "to_host", lambda tensor: tensor.clone().numpy())
+    model = resident.ResidentArray(torch.zeros(3))
+    assert np.asarray(model).tolist() == [0, 0, 0]
+    model += np.ones(3, np.float32)
+    assert np.asarray(model).tolist() == [1, 1, 1]
+    rows = resident.ResidentArray(torch.zeros(2, 2))
+    assert np.asarray(rows).sum() == 0
+    rows.put([1], torch.ones(1, 2))
+    assert np.asarray(rows).tolist() == [[0, 0], [1, 1]]
+
+
+def test_columns_are_deleted_as_columns():
+    rows = resident.ResidentArray(torch.arange(6.0).reshape(2, 3))
+    assert np.asarray(np.delete(rows, [0], axis=0)).tolist() == [[3, 4, 5]]
+    assert np.delete(rows, [0], axis=1).tolist() == [[1, 2], [4, 5]]

@@ -81,7 +81,7 @@ OPERATIONS: dict[np.ufunc, Callable[..., Tensor]] = {
 class ResidentArray(NDArrayOperatorsMixin):
     """A model (P,), or the updates of a cohort (k, P), on an accelerator.
 
-    Nobody writes into it but its owner, so that the host's copy is made once.
+    The host's copy is made once, and made anew after the numbers were written. Rows that were taken before keep theirs.
 
     Attributes:
         tensor: the numbers.
@@ -131,6 +131,11 @@ class ResidentArray(NDArrayOperatorsMixin):
             return np.array(self._host, dtype=dtype)
         return self._host
 
+    def _forget_host(self) -> None:
+        """Drop the host's copies, which are of before the numbers were written."""
+        self._host = None
+        self._columns = {}
+
     def copy(self) -> Array:
         """Return a copy on the host that may be written."""
         return np.array(self)
@@ -163,12 +168,13 @@ class ResidentArray(NDArrayOperatorsMixin):
         return to_device(positions.astype(np.int64), self.tensor.device)
 
     def put(self, rows: Sequence[int], values: Tensor) -> None:
-        """Write some rows; only the owner does that, before anybody reads."""
+        """Write some rows."""
         first = rows[0]
         if list(rows) == list(range(first, first + len(rows))):
             self.tensor[first : first + len(rows)] = values
         else:
             self.tensor.index_copy_(0, self._index(rows), values)
+        self._forget_host()
 
     def astype(self, dtype: npt.DTypeLike, copy: bool = True) -> ResidentArray:
         """Return the numbers in another type, on the device."""
@@ -188,6 +194,7 @@ class ResidentArray(NDArrayOperatorsMixin):
         if target is None:
             return ResidentArray(result)
         target.tensor.copy_(result)
+        target._forget_host()
         return target
 
     def _operand(self, value: Any) -> Tensor | float:
@@ -233,7 +240,10 @@ def _concatenate(arrays: Sequence[Any]) -> ResidentArray:
     return ResidentArray(torch.cat([to_device(array, device) for array in arrays]))
 
 
-def _delete(rows: ResidentArray, removed: Sequence[int], axis: int = 0) -> ResidentArray:
+def _delete(rows: ResidentArray, removed: Sequence[int], axis: int) -> Any:
+    """Return the other rows on the device; other columns on the host."""
+    if axis != 0:
+        return np.delete(np.asarray(rows), removed, axis=axis)
     remaining_rows: ResidentArray = rows[np.delete(np.arange(len(rows)), removed)]
     return remaining_rows
 

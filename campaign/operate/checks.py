@@ -14,9 +14,9 @@ from typing import Any
 from campaign.operate.settings import LEAST_BATTERY, POLICIES, Diary, Settings
 from campaign.policies import Use, violations
 from campaign.prometheus import Prometheus
-from sortition.core.record import answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.core.storage import snapshot
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 PERIOD = "2h"  # over which Prometheus is asked for its last samples
 FATES = ("late", "silent", "standby", "failed", "withdrawn")

@@ -10,7 +10,7 @@ from tests.leaderboard.small_tracks import CONFIGURATIONS, METHODS, small_suite,
 from typer.testing import CliRunner
 
 from sortition.cli import app
-from sortition.leaderboard import costs, queue, run_rows
+from sortition.leaderboard import queue, run_rows, run_seconds
 from sortition.leaderboard.entrants import Entrant
 from sortition.leaderboard.queue import CpuLimit, jobs_of, play
 from sortition.leaderboard.tracks import TrackSuite, load_tracks
@@ -180,6 +180,10 @@ def test_options_that_do_not_fit_are_refused(options: list[str], message: str) -
 def test_every_cell_of_suite_2_has_a_measured_cost() -> None:
     suite = load_tracks()
     for cell in suite.cell:
-        assert cell.name in costs.measured()["uniform"], cell.name
-        assert costs.estimated_seconds(suite, cell, "ocs") > costs.estimated_seconds(suite, cell, "uniform") > 0
-    assert costs.estimated_seconds(suite, suite.cell[0], "a method of one's own") > 0
+        assert cell.name in run_seconds.measured()["uniform"], cell.name
+        assert (
+            run_seconds.estimated_seconds(suite, cell, "ocs")
+            > run_seconds.estimated_seconds(suite, cell, "uniform")
+            > 0
+        )
+    assert run_seconds.estimated_seconds(suite, suite.cell[0], "a method of one's own") > 0

@@ -63,9 +63,9 @@ class Point:
 
 
 def test_other_packages_add_methods_by_entry_point(monkeypatch):
-    monkeypatch.setattr("sortition.selectors.entry_points", lambda group: [Point(Theirs)])
+    monkeypatch.setattr("sortition.selectors._find_by_name.entry_points", lambda group: [Point(Theirs)])
     assert discover()[-1] == "their-method"
     assert isinstance(load("their-method"), Theirs)
-    monkeypatch.setattr("sortition.selectors.entry_points", lambda group: [Point(int)])
+    monkeypatch.setattr("sortition.selectors._find_by_name.entry_points", lambda group: [Point(int)])
     with pytest.raises(InputError, match="must be a Selector class"):
         find("their-method")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.options import Allow, Quiet, allowing, console
+from sortition.cli.shared_options import Allow, Quiet, allowing, console
 
 Source = Annotated[
     Path,
@@ -31,8 +31,8 @@ def advise(
 
     Example: sortition advise profile.toml
     """
-    from sortition.advice import advise as advisor
-    from sortition.advice.sources import known_federation
+    from sortition.advice import simulated_ranking as advisor
+    from sortition.advice.read_description import known_federation
 
     with allowing(allow):
         federation = known_federation(source, cohort=cohort)
@@ -61,10 +61,10 @@ def replay(
 
     Example: sortition replay run.npz.history.jsonl
     """
+    from sortition.advice.read_description import known_federation
     from sortition.advice.replay import replay as replayed
     from sortition.advice.replay import replay_table
     from sortition.advice.shadows import shadow_table
-    from sortition.advice.sources import known_federation
 
     with allowing(allow):
         recorded = known_federation(source, cohort=cohort)

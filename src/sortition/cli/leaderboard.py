@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sortition.cli.options import Jobs, Quiet, allowing, console
+from sortition.cli.shared_options import Jobs, Quiet, allowing, console
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sortition.cli.options import console
+from sortition.cli.shared_options import console
 
 if TYPE_CHECKING:
     from sortition.leaderboard.entrants import Configurations, Entrant
@@ -151,8 +151,8 @@ def _tune(
 
 def show_tracks(options: TrackOptions) -> None:
     """Print the standings of every track that has runs, by default and tuned."""
-    from sortition.leaderboard.boards import boards_of
     from sortition.leaderboard.run_rows import read_all
+    from sortition.leaderboard.track_boards import boards_of
     from sortition.leaderboard.track_tables import standings_table
 
     suite, configurations = options.load()

@@ -70,7 +70,7 @@ def one_run(study: Path, sets: Sequence[str], setting: str | None, seed: int | N
 
 def setup_of(config: RunConfig) -> Setup:
     """Return what a run plays."""
-    from sortition.studies.federation import setup
+    from sortition.studies.build_federation import setup
 
     return setup(config)[1]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from sortition.clients.models import Model, output_layer, shared_update
-from sortition.clients.received import Config, Received
+from sortition.clients.named_arrays import Model, output_layer, shared_update
+from sortition.clients.received_model import Config, Received
 from sortition.core.arrays import Array
-from sortition.core.client import LocalResult
 from sortition.core.errors import InputError
+from sortition.core.local_client import LocalResult
 
 LOSSES = ("train_loss", "train-loss", "train_logloss", "loss")  # as Flower's own examples call it
 STEPS = ("steps", "num-steps", "num_steps")

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from sortition.clients import Answers, AppClient, AppReply, Received
-from sortition.clients.models import from_vector
+from sortition.clients.named_arrays import from_vector
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.federation.mailbox import Work

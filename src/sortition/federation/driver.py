@@ -17,21 +17,23 @@ from typing import Literal, Protocol, cast
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
+from sortition.core.cohort import NOBODY, Cohort, Notes
 from sortition.core.errors import bad
-from sortition.core.flights import Dispatched
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
 from sortition.core.guards.settings import Guards
+from sortition.core.in_flight import Dispatched
+from sortition.core.population import Population
 from sortition.core.questions import Measure
-from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import NOBODY, Cohort, Notes, Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
 from sortition.core.signals import ModelSize
 from sortition.core.turn import MeteredQuestion, Turn
-from sortition.federation.pace import CohortPace, Staleness
+from sortition.federation.pace import CohortPace
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.record import in_order, round_record, step_record
+from sortition.federation.recording import in_order, round_record, step_record
 from sortition.federation.shadow import Shadows
+from sortition.federation.staleness import Staleness
 
 USED_ELSEWHERE = "another job used up its limit"
 

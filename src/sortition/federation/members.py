@@ -26,7 +26,7 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.client_names import natural_order
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_row
-from sortition.core.rounds import Population
+from sortition.core.population import Population
 from sortition.core.signals import sketched
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from sortition.clients.models import Model
+from sortition.clients.named_arrays import Model
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
 

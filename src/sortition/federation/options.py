@@ -13,13 +13,14 @@ from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy, as_policies
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector, Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.arrangement import Arrangement, is_several
+from sortition.federation.deadline import DEADLINE, Quantile
 from sortition.federation.members import Owner, Refresh
-from sortition.federation.metrics import MetricsSink
-from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile
+from sortition.federation.monitoring import MetricsSink
+from sortition.federation.pace import CohortPace, Pace
 from sortition.federation.policies import facts_of
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]

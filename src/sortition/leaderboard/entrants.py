@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from sortition import selectors
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.selector import Needs
-from sortition.studies import methods
+from sortition.studies import method_entries
 from sortition.studies.config import validated
 from sortition.studies.plan import read
 
@@ -69,7 +69,7 @@ class Entrant:
     @property
     def needs(self) -> Needs:
         """What it needs to know where clients give their sizes and label counts."""
-        return methods.selector(self.name, self.parameters).resolved(FACTS).needs
+        return method_entries.selector(self.name, self.parameters).resolved(FACTS).needs
 
 
 def stated_entrant(label: str, configuration: str, row: str) -> Entrant:

@@ -17,10 +17,10 @@ from typing import Any
 import polars as pl
 
 from sortition.core.errors import InputError, SortitionError
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.leaderboard import run_rows
-from sortition.leaderboard.costs import estimated_seconds
 from sortition.leaderboard.entrants import Entrant
+from sortition.leaderboard.run_seconds import estimated_seconds
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.results.run_folder import Run
 from sortition.studies import lockstep

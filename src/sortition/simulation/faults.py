@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, known_keys_only

@@ -15,7 +15,7 @@ from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
-from sortition.core.rounds import Population
+from sortition.core.population import Population
 from sortition.core.selector import Conditions, Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole

@@ -23,27 +23,27 @@ from typing import Any
 import numpy as np
 
 from sortition.aggregation import weighted_sum
-from sortition.aggregation.limits import shortened
+from sortition.aggregation.clipping import shortened
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
+from sortition.core.cohort import Cohort
 from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
-from sortition.core.guards.screening import Answers, norms
+from sortition.core.guards.row_screening import Answers, norms
+from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.signals import UPDATE, ModelSize, Signal
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
+from sortition.federation.deadline import SEEN, Quantile
 from sortition.federation.driver import Arrivals, Driver, Selection
-from sortition.federation.pace import SEEN, Quantile
 from sortition.federation.policies import Eligible, PolicyKeeper, SavedCounts, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
-from sortition.simulation.costs import LANES, NUMBER, Ledger
 from sortition.simulation.current_round import (
     NOBODY,
     CohortAtWork,
@@ -59,6 +59,7 @@ from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.habits import DailyLife
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
+from sortition.simulation.round_costs import LANES, NUMBER, Ledger
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import TrainedCohort, World
 
@@ -70,7 +71,7 @@ SAVED_ATTRIBUTES = ("params", "server", "memory", "local", "clock", "totals", "t
 def start(setup: Setup, played: int = 0) -> Simulation:
     """Return a simulation before its first round, or one that goes on after ``played`` rounds."""
     if setup.pace.overlaps:
-        from sortition.simulation.overlap import OverlappingSimulation
+        from sortition.simulation.event_loop import OverlappingSimulation
 
         return OverlappingSimulation(setup, played)
     return Simulation(setup, played)

@@ -38,7 +38,7 @@ from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
 from sortition.simulation.habits import Habits
-from sortition.studies.labels import names_folder
+from sortition.studies.folder_names import names_folder
 from sortition.studies.types import TomlTable
 
 M = TypeVar("M", bound=BaseModel)

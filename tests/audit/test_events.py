@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from tests.simulation.test_overlap import ARRIVAL, BUFFERED, CHANGING, LATE, setup
+from tests.simulation.test_event_loop import ARRIVAL, BUFFERED, CHANGING, LATE, setup
 
 from sortition.audit import hash_chain
 from sortition.audit.events import logged_steps

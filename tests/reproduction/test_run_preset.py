@@ -40,7 +40,7 @@ def loaded(tmp_path, **changes):
             },
             {"title": "Best", "metric": "best", "digits": 2},
         ],
-        "figure": {"make": "tests.reproduction.test_reproduce:note", "word": "hello"},
+        "figure": {"make": "tests.reproduction.test_run_preset:note", "word": "hello"},
         **small(rounds=3, seeds=2, setting=[{"name": "a"}, {"name": "b", "cohort": 2}]),
         **changes,
     }
@@ -76,7 +76,7 @@ def test_a_preset_from_runs_to_page(tmp_path):
 
 
 def test_a_picture_of_a_cut_leaves_out_other_runs_of_the_folder(tmp_path):
-    one = loaded(tmp_path, figure={"make": "tests.reproduction.test_reproduce:listing"})
+    one = loaded(tmp_path, figure={"make": "tests.reproduction.test_run_preset:listing"})
     reproduce(one, tmp_path / "out", Cuts(rounds=1), jobs=1)
     cut = reproduce(one, tmp_path / "out", Cuts(only=("b/uniform", "a/uniform"), seeds=1, rounds=1), jobs=1)
     assert cut.page.pictures == ["a-uniform-0 b-uniform-0"]

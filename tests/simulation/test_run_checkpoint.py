@@ -58,7 +58,7 @@ def play(folder, faults=None, stop=ROUNDS):
 
 
 def spawn(folder, kill=-1):
-    code = "import sys, pathlib; from tests.simulation.test_checkpoint import play, Killer; "
+    code = "import sys, pathlib; from tests.simulation.test_run_checkpoint import play, Killer; "
     code += "play(pathlib.Path(sys.argv[1]), Killer(int(sys.argv[2])))"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f".{os.pathsep}src"}
     return subprocess.Popen([sys.executable, "-c", code, str(folder), str(kill)], env=environment)

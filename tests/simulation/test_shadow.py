@@ -51,7 +51,7 @@ def test_the_same_shadows_twice_are_the_same(tmp_path):
 
 
 def test_a_run_that_goes_on_has_the_same_shadows(tmp_path):
-    from tests.simulation.test_checkpoint import setup
+    from tests.simulation.test_run_checkpoint import setup
 
     from sortition.selectors import load
     from sortition.simulation import run, run_checkpoint, start
@@ -116,7 +116,7 @@ def test_overlapping_live_records_are_the_same_with_shadows(tmp_path, pace):
 def test_an_overlapping_run_that_goes_on_has_the_same_shadows(tmp_path, pace):
     from dataclasses import replace
 
-    from tests.simulation.test_overlap import setup
+    from tests.simulation.test_event_loop import setup
 
     from sortition.federation.pace import Pace
     from sortition.selectors import load

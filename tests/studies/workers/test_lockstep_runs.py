@@ -83,7 +83,7 @@ def tasks_of(made, out):
 
 
 def test_a_run_that_fails_leaves_the_others_alone(tmp_path):
-    stubborn = {"name": "tests.studies.workers.test_together:Stubborn", "label": "stubborn"}
+    stubborn = {"name": "tests.studies.workers.test_lockstep_runs:Stubborn", "label": "stubborn"}
     both, one = (plan(small(method=[*extra, {"name": "uniform"}])) for extra in ([stubborn], []))
     events = []
     attempt_all(tasks_of(both, tmp_path / "both"), events.append, lambda: False)

@@ -309,12 +309,18 @@ def shrunk(federation: KnownFederation, most: int) -> KnownFederation:
     sample = np.sort(stream(0, "advisor's sample").choice(clients, most, replace=False))
     cohort = min(federation.cohort, max(2, round(federation.cohort * most / clients)))
     note = f"{most} of {clients} clients were drawn, and {cohort} of them train a round."
+    masks = federation.masks
+    if masks is not None:
+        masks = masks[:, sample]
+    devices = federation.devices
+    if devices is not None:
+        devices = _of_sample(devices, sample)
     return replace(
         federation,
         counts=federation.counts[sample],
-        masks=None if federation.masks is None else federation.masks[:, sample],
+        masks=masks,
         cohort=cohort,
-        devices=None if federation.devices is None else _of_sample(federation.devices, sample),
+        devices=devices,
         chosen=(),
         notes=(*federation.notes, note),
     )

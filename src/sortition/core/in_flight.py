@@ -100,8 +100,8 @@ class Flights:
         order = np.argsort(everybody, kind="stable")
         self.ids: Ids = frozen(everybody[order])
         self._selection_row: Ids = np.concatenate([NOBODY, *selection_rows])[order]  # of each of `ids`
-        ended = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
-        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ended]))
+        ids_with_end = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
+        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ids_with_end]))
 
     def _changed(self, selections: Sequence[Dispatched], ids: Ids, selection_row: Ids, ended_ids: Ids) -> Flights:
         """Return other work whose sorted ids are known: a refill must not look at every selection."""

@@ -117,8 +117,6 @@ class Options:
         return CohortPace(self.cohort, rule)
 
     def _check_pace(self) -> None:
-        if not is_whole(self.cohort, 1):
-            raise bad(f"{self.who}.cohort", "a whole number ≥ 1", self.cohort)
         if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
         if not (is_number(self.deadline) and self.deadline > 0):

@@ -17,8 +17,7 @@ from sortition.advice.shadows import ShadowSummary
 from sortition.core.arrays import Array, Floats, Ids, not_among
 from sortition.core.cohort import MOST_PLACES, Cohort
 from sortition.core.errors import InputError, bad
-from sortition.core.facts import check_fact
-from sortition.core.population import Population
+from sortition.core.population import Population, check_fact
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.storage.snapshot import FOREIGN

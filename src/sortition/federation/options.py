@@ -10,9 +10,9 @@ from typing import Any
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
-from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy, as_policies
+from sortition.core.population import check_names
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector, Selector
 from sortition.core.validation import as_builtin, is_number, is_whole

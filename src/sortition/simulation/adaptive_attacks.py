@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.facts import totals
 from sortition.core.guards.row_screening import norms
+from sortition.core.population import totals
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.learning.vector import Vector

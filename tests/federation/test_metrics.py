@@ -133,7 +133,7 @@ def test_records_are_the_same_with_metrics_and_without():
 
 
 def test_the_endpoint_also_speaks_prometheus_text_and_closes_with_the_federation():
-    endpoint = Metrics(0)
+    endpoint = Metrics(0, linger=0)
     texts = []
     played(2, metrics=endpoint, on_round=lambda record: texts.append(page(endpoint.port, "text/plain")))
     assert "# TYPE sortition_chosen_total counter" in texts[-1]

@@ -236,7 +236,7 @@ def long_tailed(folder: Path, name: str) -> Path:
     if path.exists():
         return path
     tail = LONG_TAILS[name]
-    whole = load(tail.data)
+    whole = load(tail.data).scaled()  # a file's pixels would count as 0 to 255, and those of digits are 0 to 16
     rng = np.random.default_rng(7)
     per_label = np.rint(tail.most * tail.ratio ** (-np.arange(10) / 9)).astype(int)
     train = [rng.permutation(np.flatnonzero(whole.y_train == label))[:n] for label, n in enumerate(per_label)]

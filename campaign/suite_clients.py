@@ -105,9 +105,10 @@ def played(suite: TrackSuite, suite_run: SuiteRun, stored_choices: str | None) -
     clocks = []
     accuracies = []
     for record in records:
-        if record["test"] is not None:
+        test_scores = record.get("test")
+        if test_scores:
             clocks.append(record["clock"])
-            accuracies.append(record["test"]["accuracy"])
+            accuracies.append(test_scores["accuracy"])
     curve = Curve(position=np.array(clocks), accuracy=np.array(accuracies), budget=budget, by_time=True)
     same_choices = None
     if stored_choices is not None:

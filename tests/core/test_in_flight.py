@@ -21,6 +21,7 @@ from sortition.core import (
     method,
     per_client,
 )
+from sortition.core.in_flight import Dispatched, Flights
 
 N = 12
 
@@ -318,3 +319,38 @@ def test_an_interrupt_books_nothing_or_everything(how):
             break
         lines += 1
     assert lines > 50
+
+
+def bookkeeping(flights):
+    """What work in flight says of itself, selection by selection."""
+    masks = [(part.index, part.in_flight.tolist(), part.has_ended.tolist()) for part in flights.selections]
+    staleness = flights.staleness(flights.ids, version=100)
+    return masks, flights.ids.tolist(), flights.ended_ids.tolist(), staleness.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_work_that_is_changed_step_by_step_is_the_work_that_is_read_anew(seed):
+    """Refills, work given up and steps change only what they touch; a snapshot reads every selection."""
+    rng = np.random.default_rng(seed)
+    flights = Flights()
+    for index in range(40):
+        idle = np.setdiff1d(np.arange(60), np.concatenate([flights.ids, flights.ended_ids]))
+        chosen = rng.permutation(idle)[: rng.integers(0, 5)]
+        flights = flights.with_selection(
+            Dispatched.begun(
+                index=index, version=index // 2, cohort=Cohort.uniform(chosen), since=None, skipped=not chosen.size
+            )
+        )
+        if rng.random() < 0.4:
+            flights = flights.given_up(rng.permutation(flights.ids.copy())[: rng.integers(0, 3)])
+        assert bookkeeping(flights) == bookkeeping(Flights(flights.selections))
+        if rng.random() < 0.5:
+            used = flights.in_order(rng.permutation(flights.ids.copy())[: rng.integers(0, 6)])
+            weighed = flights.weigh(used, None, "mass")
+            anew = Flights(flights.selections).weigh(used, None, "mass")
+            assert weighed.cohort.ids.tolist() == anew.cohort.ids.tolist()
+            assert weighed.weights.tolist() == anew.weights.tolist()
+            flights = flights.stepped(used)
+            assert bookkeeping(flights) == bookkeeping(Flights(flights.selections))
+            assert not flights.ended_ids.size
+            assert all(part.in_flight.any() for part in flights.selections)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -131,7 +133,7 @@ def test_records_are_the_same_with_metrics_and_without():
 
 
 def test_the_endpoint_also_speaks_prometheus_text_and_closes_with_the_federation():
-    endpoint = Metrics(0)
+    endpoint = Metrics(0, linger=0)
     texts = []
     played(2, metrics=endpoint, on_round=lambda record: texts.append(page(endpoint.port, "text/plain")))
     assert "# TYPE sortition_chosen_total counter" in texts[-1]
@@ -212,3 +214,91 @@ def test_a_sink_that_raises_ends_nothing(caplog):
     assert len(federation.history) == 2
     assert len(behind.told) == 4
     assert "raised RuntimeError: no network" in caplog.text
+
+
+class ScrapesBeforeTheLastRound:
+    """A sink that scrapes an endpoint after each round but the last, as Prometheus may, and once again at the end."""
+
+    def __init__(self, endpoint, rounds):
+        self.endpoint = endpoint
+        self.rounds = rounds
+        self.pages = []
+        self.late = threading.Timer(0.3, self.scrape)
+
+    def scrape(self):
+        self.pages.append(page(self.endpoint.port))
+
+    def begin(self, series, played):
+        """Nothing is shown yet."""
+
+    def show(self, series):
+        """Scrape, or have it done after the federation has ended."""
+        if series.last["round"] + 1 < self.rounds:
+            self.scrape()
+        else:
+            self.late.start()
+
+    def end(self, completed):
+        """Nothing to do."""
+
+
+def test_the_endpoint_stays_open_until_the_last_round_is_scraped(caplog):
+    caplog.set_level("INFO")
+    endpoint = Metrics(0)
+    scraper = ScrapesBeforeTheLastRound(endpoint, 3)
+    federation = played(3, metrics=[endpoint, scraper])
+    assert scraper.late.finished.is_set(), "run() returned before the last scrape"
+    check_counters(samples(scraper.pages[-1]), federation.history)
+    assert "stays open until the last one has been scraped, for 60 seconds at most" in caplog.text
+    with pytest.raises(OSError, match="refused"):
+        page(endpoint.port)
+
+
+def test_the_endpoint_waits_no_longer_than_it_may():
+    endpoint = Metrics(0, linger=0.2)
+    scraper = ScrapesBeforeTheLastRound(endpoint, 3)
+    scraper.late = threading.Timer(0.0, lambda: None)
+    began = time.monotonic()
+    played(3, metrics=[endpoint, scraper])
+    assert time.monotonic() - began < 30
+    assert endpoint.awaits_scrape
+
+
+def test_the_endpoint_waits_for_nobody_who_never_scraped():
+    endpoint = Metrics(0, linger=3600)
+    played(2, metrics=endpoint)
+    assert not endpoint.awaits_scrape
+
+
+@pytest.mark.parametrize("linger", [-1, float("nan"), float("inf"), True, "60"])
+def test_a_wrong_linger_is_refused(linger):
+    with pytest.raises(InputError, match=r"Metrics\.linger must be a number of seconds from 0 to 3600"):
+        Metrics(0, linger=linger)
+
+
+def test_a_stopped_federation_closes_its_sinks_at_once_and_as_not_completed():
+    endpoint = Metrics(0, linger=60)
+    tracker = Remembering()
+    mailbox = Mailbox()
+
+    def scrape_and_stop(record):
+        page(endpoint.port)
+        federation.stop()
+
+    federation = Federation(
+        mailbox,
+        tiny.model(),
+        "uniform",
+        cohort=3,
+        wait_for=8,
+        deadline=20,
+        metrics=[endpoint, tracker],
+        on_round=scrape_and_stop,
+    )
+    began = time.monotonic()
+    with serving(mailbox, {name: device.handle for name, device in tiny.devices(8).items()}):
+        federation.run(9)
+    assert time.monotonic() - began < 50
+    assert len(federation.history) == 1
+    assert endpoint.awaits_scrape
+    assert tracker.told[-1] == ("close", False)

@@ -246,6 +246,24 @@ def test_rounds_are_logged(caplog):
     assert "Round 0: PowerOfChoice chose 3 of 8, and 3 answered" in caplog.text
 
 
+def test_the_log_says_what_a_first_round_waits_for(caplog):
+    def slow_to_introduce_itself(handle):
+        def slow(work):
+            if work.ask.kind == "profile":
+                time.sleep(0.3)
+            return handle(work)
+
+        return slow
+
+    mailbox = Mailbox()
+    devices = {name: slow_to_introduce_itself(handle) for name, handle in handlers().items()}
+    for name in devices:
+        mailbox.check_in(name)
+    with caplog.at_level(logging.INFO, "sortition"):
+        played(rounds=1, devices=devices, mailbox=mailbox)
+    assert "Waiting for clients: 8 nodes are online, and 8 of them have not said yet who they are" in caplog.text
+
+
 # -- mistakes are said before anything runs ----------------------------------------------------------------------------
 
 

@@ -58,7 +58,9 @@ def reason(needs: Needs, limits: Limits) -> str:
 
 
 def _names(signals: Iterable[Signal]) -> str:
-    return ", ".join(signal.name for signal in signals)
+    """Return the names of signals, each once: a method may ask for a signal that is also reported."""
+    unique_names = dict.fromkeys(signal.name for signal in signals)
+    return ", ".join(unique_names)
 
 
 def usable(candidates: Candidates, federation: KnownFederation) -> tuple[Candidates, Reasons]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -70,6 +71,12 @@ class Round:
         if self.horizon is not None and self.horizon < 1:
             raise bad("Round.horizon", "≥ 1 or None", self.horizon)
         object.__setattr__(self, "available", frozen(as_ids("Round.available", self.available, ordered=True)))
+
+    def among(self, checked_ids: Ids) -> Round:
+        """Return the same choice among other clients, whose ids are known to be sorted, distinct and ≥ 0."""
+        choice = copy(self)
+        object.__setattr__(choice, "available", frozen(checked_ids))
+        return choice
 
     @property
     def n_clients(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -100,16 +101,26 @@ class Flights:
         order = np.argsort(everybody, kind="stable")
         self.ids: Ids = frozen(everybody[order])
         self._selection_row: Ids = np.concatenate([NOBODY, *selection_rows])[order]  # of each of `ids`
-        ids_with_end = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
-        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ids_with_end]))
+        ended_by_selection = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
+        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ended_by_selection]))
+        self._rows_with_ended = frozenset(row for row, ids in enumerate(ended_by_selection) if ids.size)
 
-    def _changed(self, selections: Sequence[Dispatched], ids: Ids, selection_row: Ids, ended_ids: Ids) -> Flights:
-        """Return other work whose sorted ids are known: a refill must not look at every selection."""
+    def _changed(
+        self,
+        selections: Sequence[Dispatched],
+        *,
+        ids: Ids,
+        selection_row: Ids,
+        ended_ids: Ids,
+        rows_with_ended: frozenset[int],
+    ) -> Flights:
+        """Return other work whose sorted ids are known: neither a refill nor a step looks at every selection."""
         flights = copy(self)
         flights.selections = tuple(selections)
         flights.ids = frozen(ids)
         flights._selection_row = selection_row
         flights.ended_ids = ended_ids
+        flights._rows_with_ended = rows_with_ended
         return flights
 
     def with_selection(self, selection: Dispatched) -> Flights:
@@ -121,11 +132,14 @@ class Flights:
             ids=np.insert(self.ids, places, members),
             selection_row=np.insert(self._selection_row, places, len(self.selections)),
             ended_ids=self.ended_ids,
+            rows_with_ended=self._rows_with_ended,
         )
 
     def given_up(self, ids: Ids) -> Flights:
         """Return the same work without that of these clients."""
-        touched_rows = set(self._rows_of(ids).tolist())
+        if not ids.size:
+            return self
+        touched_rows = frozenset(self._rows_of(ids).tolist())
         selections = list(self.selections)
         for row in touched_rows:
             selections[row] = selections[row].given_up(ids)
@@ -135,18 +149,29 @@ class Flights:
             ids=np.delete(self.ids, places),
             selection_row=np.delete(self._selection_row, places),
             ended_ids=np.union1d(self.ended_ids, ids),
+            rows_with_ended=self._rows_with_ended | touched_rows,
         )
 
     def stepped(self, used_ids: Ids) -> Flights:
         """Return the work after a step that used these updates; selections without anybody at work are forgotten."""
-        touched_rows = set(self._rows_of(used_ids).tolist())
-        selections = []
-        for row, selection in enumerate(self.selections):
-            if row in touched_rows or selection.has_ended.any():
-                selection = selection.stepped(used_ids)
-            if selection.in_flight.any():
-                selections.append(selection)
-        return Flights(selections)
+        selections = list(self.selections)
+        for row in self._rows_ending_with(used_ids):
+            selections[row] = selections[row].stepped(used_ids)
+        places = np.searchsorted(self.ids, used_ids)
+        selection_row = np.delete(self._selection_row, places)
+        is_at_work = np.bincount(selection_row, minlength=len(selections)) > 0
+        row_after_step = np.cumsum(is_at_work) - 1
+        return self._changed(
+            list(compress(selections, is_at_work.tolist())),
+            ids=np.delete(self.ids, places),
+            selection_row=row_after_step[selection_row],
+            ended_ids=NOBODY,
+            rows_with_ended=frozenset(),
+        )
+
+    def _rows_ending_with(self, used_ids: Ids) -> list[int]:
+        """Return the rows of the selections of which work ends with a step of these updates, the oldest first."""
+        return sorted(self._rows_with_ended.union(self._rows_of(used_ids).tolist()))
 
     def not_in_flight(self, ids: Ids) -> Ids:
         """Return those of ``ids`` that are not in flight."""
@@ -160,8 +185,8 @@ class Flights:
         """Return how many versions were made since each of these was sent to work."""
         if not ids.size:
             return NOBODY
-        versions = np.array([selection.version for selection in self.selections], np.int64)
-        return version - versions[self._rows_of(ids)]
+        versions = [self.selections[row].version for row in self._rows_of(ids).tolist()]
+        return version - np.array(versions, np.int64)
 
     def in_order(self, ids: Ids) -> Ids:
         """Return these clients by selection, then by their place in the cohort, whatever the order of arrival."""
@@ -182,11 +207,10 @@ class Flights:
         The rule is in docs/design.md ("Weights of a step"). One selection whose members all end with this step, none of
         them discounted, has the weights of its cohort.
         """
-        touched_rows = set(self._rows_of(used_ids).tolist())
         ending = []
-        for row, selection in enumerate(self.selections):
-            if row in touched_rows or selection.has_ended.any():
-                ending.append(_Ending(selection, selection.ends_with(used_ids)))
+        for row in self._rows_ending_with(used_ids):
+            selection = self.selections[row]
+            ending.append(_Ending(selection, selection.ends_with(used_ids)))
         ended_selection = self._wholly_ended(ending)
         if ended_selection is not None and (not used_ids.size or not discounted(discounts)):
             cohort = ended_selection.cohort

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypedDict
 
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core import saved_state
-from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
 from sortition.core.cohort import NOBODY, Cohort, Round
 from sortition.core.errors import bad
 from sortition.core.guards.eligibility import Admission, Eligibility
@@ -202,7 +201,7 @@ class Registrar:
         of them is refused.
 
         Args:
-            available: ids of the clients that can be chosen.
+            available: ids of the clients that can be chosen; an array is copied unless it is read-only.
             budget: places to fill.
             in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
             clock: seconds since the start, simulated or real, where there is a clock.
@@ -210,7 +209,7 @@ class Registrar:
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
-            ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
+            ids = unchanging(as_ids("available", available, ordered=True))
             busy = self.flights.ids
             if in_flight is not None:
                 busy = as_ids("in_flight", in_flight, ordered=True)
@@ -221,10 +220,10 @@ class Registrar:
     def _begin(self, ids: Ids, budget: int, moment: Moment, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
         self._check_idle(ids, moment.in_flight)
-        requested_round = Round(
+        choice = Round(
             index=self.index,
             horizon=self.horizon,
-            available=ids,
+            available=NOBODY,
             budget=budget,
             population=self._view,
             rng=stream(self.seed, "selection", self.index),
@@ -235,11 +234,9 @@ class Registrar:
         )
         eligible = _without(ids, excluded)
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
-        round: Round | None = requested_round
-        if not admitted.ids.size:
-            round = None
-        elif admitted.ids is not ids:
-            round = replace(requested_round, available=admitted.ids)
+        round: Round | None = None
+        if admitted.ids.size:
+            round = choice.among(admitted.ids)
         self._abandon()
         context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)

@@ -102,7 +102,7 @@ class LiveFederation:
             transport=transport,
             selection_seconds=lambda: self.driver.selection_seconds,
             checkpoint=lambda: self.files.written_at,
-            complain=self.logger.warning,
+            logger=self.logger,
         )
         self.driver.sinks = (*self.driver.sinks, metrics.update)
         return metrics
@@ -178,6 +178,8 @@ class LiveFederation:
     def end(self) -> None:
         """Write the last checkpoint, and reveal the seed of the audit log: the run is over."""
         self.files.save()
+        if self.metrics is not None:
+            self.metrics.completed = True
         if self.files.log_file is not None and self.registrar is not None:
             self.files.log_file.reveal()
 

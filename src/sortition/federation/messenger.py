@@ -308,10 +308,19 @@ class Messenger:
                     self.begun = True
                     return present
             if self.clock() >= next_line:
-                self.logger.info("Waiting for clients: %d nodes are online, %d are needed", len(online), least_online)
+                self.logger.info("Waiting for clients: %s", self._what_is_missing(online, least_online))
                 next_line = self.clock() + LOG_EVERY
             self._receive(min(pause, max(options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_LOOK)
+
+    def _what_is_missing(self, online: Mapping[str, Peer], least_online: int) -> str:
+        """Say why no round can begin yet."""
+        if len(online) < least_online:
+            return f"{len(online)} nodes are online, {least_online} are needed"
+        n_asked = len(self._open_enrolments())
+        if n_asked:
+            return f"{len(online)} nodes are online, and {n_asked} of them have not said yet who they are"
+        return f"{len(online)} nodes are online, and none of them answers"
 
     def _entered(self, online: Mapping[str, Peer], least_online: int) -> Ids:
         """Enter those who have said who they are; return the members that answer, if enough clients are online."""

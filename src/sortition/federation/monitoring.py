@@ -11,12 +11,14 @@ What is shown is in :mod:`~sortition.federation.series`; here it is gathered whe
 from __future__ import annotations
 
 import importlib
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from sortition.core.errors import InputError, bad
 from sortition.core.population import Population
 from sortition.core.registrar import Registrar
 from sortition.core.round_record import RoundRecord
+from sortition.core.validation import is_number
 from sortition.federation.members import Members
 from sortition.federation.messages import Ask, Handle, Peer, Reply, Transport
 from sortition.federation.series import Now, SelectionSeries, Series
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 PREFIX = "sortition"
 LOOPBACK = "127.0.0.1"
 HIGHEST_PORT = 65_535
+LINGER = 60.0  # seconds; by default Prometheus scrapes once a minute
+LONGEST_LINGER = 3600.0  # seconds
 
 
 @runtime_checkable
@@ -52,7 +57,7 @@ class MetricsSink(Protocol):
         ...
 
     def end(self, completed: bool) -> None:
-        """End: all rounds are over, or the federation has stopped or failed."""
+        """End: all rounds are over (``completed``), or the federation has stopped or failed."""
         ...
 
 
@@ -62,30 +67,45 @@ MetricsOption = int | MetricsSink | Sequence[int | MetricsSink] | None
 class Metrics:
     """An HTTP endpoint that Prometheus scrapes, in the text format of Prometheus or OpenMetrics.
 
+    When all rounds are over, the endpoint stays open until the last round has been scraped, if anybody ever scraped it.
+    When the federation was stopped or has failed, the endpoint closes at once: the next start shows everything.
+
     Args:
         port: of the endpoint; 0 for one that is free, which ``port`` then says.
         address: of the interface; the default answers this machine only, ``"0.0.0.0"`` everybody.
         owners: whether a series may name owners.
         clients: whether a series may name clients.
+        linger: seconds that the endpoint waits at most for a scrape of the last round.
 
     Attributes:
         port: that the endpoint listens on, once the federation has begun.
     """
 
     def __init__(
-        self, port: int = 9464, *, address: str = LOOPBACK, owners: bool = False, clients: bool = False
+        self,
+        port: int = 9464,
+        *,
+        address: str = LOOPBACK,
+        owners: bool = False,
+        clients: bool = False,
+        linger: float = LINGER,
     ) -> None:
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= HIGHEST_PORT:
             raise bad("Metrics.port", f"a whole number from 0 to {HIGHEST_PORT}", port)
         if not isinstance(address, str) or not address:
             raise bad("Metrics.address", "the address of an interface", address)
+        if not is_number(linger) or not 0 <= linger <= LONGEST_LINGER:
+            raise bad("Metrics.linger", f"a number of seconds from 0 to {LONGEST_LINGER:g}", linger)
         prometheus_client()
         self.port = port
         self.address = address
         self.owners = owners
         self.clients = clients
+        self.linger = float(linger)
         self._series: SelectionSeries | None = None
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._version = 0  # counts what was shown
+        self._scraped = 0  # the latest version that somebody was sent
         self._close: Callable[[], object] | None = None
 
     def begin(self, series: SelectionSeries, played: int) -> None:
@@ -100,7 +120,9 @@ class Metrics:
                 f"Metrics.port must be free on {self.address}; got {self.port}, {error.strerror}. Choose another one."
             ) from None
         self.port = int(server.server_port)
+        self._scraped = 0
         self.show(series)
+        server.set_app(self._counting(server.get_app()))
 
         def close() -> None:
             server.shutdown()
@@ -111,14 +133,41 @@ class Metrics:
 
     def show(self, series: SelectionSeries) -> None:
         """Answer the next scrape with these."""
-        with self._lock:
+        with self._changed:
             self._series = series
+            self._version += 1
+
+    @property
+    def awaits_scrape(self) -> bool:
+        """Whether somebody scrapes this endpoint and has not been sent the last round."""
+        return 0 < self._scraped < self._version
 
     def end(self, completed: bool) -> None:
-        """Stop listening."""
-        if self._close is not None:
+        """Stop listening; if all rounds are over, wait until the last one has been scraped."""
+        if self._close is None:
+            return
+        try:
+            if completed:
+                with self._changed:
+                    self._changed.wait_for(lambda: not self.awaits_scrape, self.linger)
+        finally:
             self._close()
             self._close = None
+
+    def _counting(self, app: WSGIApplication) -> WSGIApplication:
+        """Note of every page which version it shows, when the page is sent."""
+
+        def counting_app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            with self._changed:
+                version = self._version
+            return SentPage(app(environ, start_response), sent=lambda: self._note_scrape(version))
+
+        return counting_app
+
+    def _note_scrape(self, version: int) -> None:
+        with self._changed:
+            self._scraped = max(self._scraped, version)
+            self._changed.notify_all()
 
     def describe(self) -> Iterable[PrometheusMetric]:
         """Name nothing beforehand: Prometheus' client asks when it registers this collector."""
@@ -126,13 +175,31 @@ class Metrics:
 
     def collect(self) -> Iterable[PrometheusMetric]:
         """All series in the types of Prometheus' client, which asks for them at a scrape."""
-        with self._lock:
+        with self._changed:
             series = self._series
         if series is None:
             return []
         with series.lock:
             current = series.series(at=time.time())
         return [_as_metric(one_series) for one_series in current]
+
+
+class SentPage:
+    """The parts of a page; ``sent`` is called when all of them are written.
+
+    Its length lets the HTTP server state the length of a page of one part.
+    """
+
+    def __init__(self, parts: Iterable[bytes], sent: Callable[[], object]) -> None:
+        self._parts = list(parts)
+        self._sent = sent
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._parts
+        self._sent()
 
 
 def prometheus_client() -> ModuleType:
@@ -248,7 +315,10 @@ class LiveMetrics:
         transport: counts bytes.
         selection_seconds: how long the method computed for its last choice.
         checkpoint: when the last checkpoint was written, in seconds of the epoch.
-        complain: takes a sentence about a sink that raised: it ends nothing.
+        logger: where it is said that a sink raised, which ends nothing.
+
+    Attributes:
+        completed: whether all rounds are over.
     """
 
     def __init__(
@@ -261,8 +331,9 @@ class LiveMetrics:
         transport: MeteredTransport,
         selection_seconds: Callable[[], float],
         checkpoint: Callable[[], float | None],
-        complain: Callable[[str], object],
+        logger: logging.Logger,
     ) -> None:
+        self.completed = False
         self.sinks = tuple(shown_in)
         self.registrar: Registrar | None = None
         self._about = {"method": method, "backend": backend, "version": __version__}
@@ -270,7 +341,7 @@ class LiveMetrics:
         self._transport = transport
         self._selection_seconds = selection_seconds
         self._checkpoint = checkpoint
-        self._complain = complain
+        self._logger = logger
         self._names_owners = any(getattr(sink, "owners", False) for sink in self.sinks)
         self._names_clients = any(getattr(sink, "clients", False) for sink in self.sinks)
         self._population: Population | None = None
@@ -285,7 +356,7 @@ class LiveMetrics:
             self.series.add(record)
         for sink in self.sinks:
             sink.begin(self.series, len(history))
-            stack.push(lambda kind, error, trace, sink=sink: self._try(sink.end, error is None))
+            stack.callback(self._end, sink)
 
     def update(self, record: RoundRecord) -> None:
         """Show a round that is over."""
@@ -294,12 +365,23 @@ class LiveMetrics:
         for sink in self.sinks:
             self._try(sink.show, self.series)
 
+    def _end(self, sink: MetricsSink) -> None:
+        """End in a sink; say so if that may take a while."""
+        if self.completed and isinstance(sink, Metrics) and sink.awaits_scrape:
+            self._logger.info(
+                "All rounds are over. Port %d of the metrics stays open until the last one has been scraped, "
+                "for %g seconds at most.",
+                sink.port,
+                sink.linger,
+            )
+        self._try(sink.end, self.completed)
+
     def _try(self, step: Callable[[Any], object], argument: object) -> None:
         try:
             step(argument)
         except Exception as error:  # of a tracker: the federation goes on
             name = getattr(step, "__qualname__", repr(step))
-            self._complain(f"{name} raised {type(error).__name__}: {error}")
+            self._logger.warning("%s raised %s: %s", name, type(error).__name__, error)
 
     def _now(self) -> Now:
         registrar = self.registrar

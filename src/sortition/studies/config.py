@@ -255,6 +255,19 @@ class Federation(StrictTable):
     engine: str = "auto"
     precision: str | None = None  # None: float32, and the configuration's file does not mention it
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_pace_among_devices(cls, table: Any) -> Any:
+        """Say where a deadline and over-selection belong: a device does not decide how long the server waits."""
+        devices = table.get("devices") if isinstance(table, dict) else None
+        if not isinstance(devices, dict):
+            return table
+        for key in ("deadline", "overselect"):
+            if key in devices:
+                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+                raise bad(f"devices.{key}", "left out", devices[key], hint)
+        return table
+
     @field_validator("policy", mode="before", json_schema_input_type=Policy | tuple[Policy, ...])
     @classmethod
     def _as_policies(cls, value: object) -> object:

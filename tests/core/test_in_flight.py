@@ -21,7 +21,7 @@ from sortition.core import (
     method,
     per_client,
 )
-from sortition.core.flights import Dispatched, Flights
+from sortition.core.in_flight import Dispatched, Flights
 
 N = 12
 

@@ -36,7 +36,7 @@ def test_missing_runs_are_played_once_and_kept_as_one_small_file_a_cell(tmp_path
     assert files == [Path("rounds/r-first.parquet"), Path("rounds/r-second.parquet"), Path("rounds/r-tuning.parquet")]
     assert not list((tmp_path / "out" / "work").rglob("rounds.jsonl"))
     (job, *_) = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
-    assert list(job.missing) == [2]
+    assert list(job.missing_entrants) == [2]
 
 
 def test_runs_of_time_end_at_the_budget(tmp_path: Path) -> None:

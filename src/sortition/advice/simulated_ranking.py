@@ -112,15 +112,15 @@ class Advice:
 
     def compared(self, figures: Figures) -> dict[str, Comparison]:
         """Compare each method, or each finalist on fresh seeds, with uniform sampling; intervals are simultaneous."""
-        others = {label: values for label, values in figures.items() if label != BASELINE}
+        candidates = {label: values for label, values in figures.items() if label != BASELINE}
         of_uniform = figures[BASELINE]
         if self.finalists is not None:
-            others = {label: _fresh(figures[label]) for label in self.finalists}
+            candidates = {label: _fresh(figures[label]) for label in self.finalists}
             of_uniform = _fresh(of_uniform)
         resolution = None
         if self.test_examples > 1:
             resolution = 1 / self.test_examples
-        return compare(of_uniform, others, resolution=resolution)
+        return compare(of_uniform, candidates, resolution=resolution)
 
     def screening_gain(self, label: str) -> float:
         """Return the mean gain of a method over uniform on the seeds of the screening."""
@@ -198,8 +198,11 @@ class Advice:
         return ["method", "AUC gain", "last 10 gain", "verdict", "bytes"]
 
     def _notes(self) -> list[str]:
-        meaning = MEANING_BY_TIME if self.is_timed else MEANING
-        notes = [*self.federation.notes, meaning]
+        notes = list(self.federation.notes)
+        if self.is_timed:
+            notes.append(MEANING_BY_TIME)
+        else:
+            notes.append(MEANING)
         if self.finalists is not None:
             notes.append(SCREENED)
         standings = standings_note(self.federation.limits, by_time=self.is_timed)

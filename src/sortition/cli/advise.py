@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.shared_options import Allow, Quiet, allowing, console
+from sortition.cli.shared_options import Allow, Quiet, allowing, console, line_printer
 
 Source = Annotated[
     Path,
@@ -36,16 +36,11 @@ def advise(
 
     with allowing(allow):
         federation = known_federation(source, cohort=cohort)
-        say = _silent if quiet else typer.echo
-        advice = advisor.advise(federation, seconds=seconds, say=say)
+        advice = advisor.advise(federation, seconds=seconds, say=line_printer(quiet=quiet))
     if not quiet:
         console().print(advice.table())
         _print_left_out(advice.ruled_out)
     typer.echo(advice.sentence())
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""
 
 
 def replay(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -38,6 +38,17 @@ def console(*, stderr: bool = False) -> Console:
     Texts are printed as they are, since folders and labels may have brackets and colons, which rich would interpret.
     """
     return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def line_printer(*, quiet: bool) -> Callable[[str], object]:
+    """Return what prints lines of progress; nothing is printed where ``quiet`` is set."""
+    if quiet:
+        return _print_nothing
+    return typer.echo
+
+
+def _print_nothing(line: str) -> None:
+    """Leave a line out."""
 
 
 @contextmanager

@@ -101,9 +101,9 @@ class Flights:
         order = np.argsort(everybody, kind="stable")
         self.ids: Ids = frozen(everybody[order])
         self._selection_row: Ids = np.concatenate([NOBODY, *selection_rows])[order]  # of each of `ids`
-        ended = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
-        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ended]))
-        self._rows_with_ended = frozenset(row for row, ids in enumerate(ended) if ids.size)
+        ids_with_end = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
+        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ids_with_end]))
+        self._rows_with_ended = frozenset(row for row, ids in enumerate(ids_with_end) if ids.size)
 
     def _changed(
         self,

@@ -13,7 +13,6 @@ import numpy as np
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.cohort import NOBODY
 from sortition.core.errors import InputError, StorageError, bad
-from sortition.core.facts import LARGEST
 from sortition.core.guards.eligibility import Eligibility
 from sortition.core.guards.row_lengths import Lengths
 from sortition.core.guards.row_screening import Shape
@@ -21,6 +20,7 @@ from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
 from sortition.core.in_flight import Flights
 from sortition.core.intake import Intake
+from sortition.core.population import LARGEST
 from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot

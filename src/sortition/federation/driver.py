@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, cast
 
@@ -246,6 +246,7 @@ class Driver:
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
         self.shadows: Shadows | None = None  # other methods that choose beside the live one
+        self.durations: Sequence[float] = ()  # of the trainings so far, for a deadline that follows them
         self.selection_seconds = 0.0  # how long the method computed for the choices of this round
         self._started = started
         self._keep = keep
@@ -312,7 +313,7 @@ class Driver:
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn; where no place is free, it is a skipped one."""
         clock = self.backend.elapsed()
-        deadline = self.deadline()
+        deadline = self._deadline()
         excluded = self.policy.excluded
         if not self.pace.rule.overlaps:
             return registrar.begin(available, self.pace.places, clock=clock, deadline=deadline, excluded=excluded)
@@ -329,9 +330,12 @@ class Driver:
             excluded=excluded,
         )
 
-    def deadline(self) -> float | None:
+    def _deadline(self) -> float | None:
         """Seconds after which the clients of the next selection are no longer waited for; None for no such limit."""
-        return None if self.pace.deadline == math.inf else self.pace.deadline
+        deadline = self.pace.deadline_after(self.durations)
+        if math.isinf(deadline):
+            return None
+        return deadline
 
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""

@@ -45,7 +45,13 @@ class Step:
 
 
 class Engine(Protocol):
-    """Keeps the model of a federation."""
+    """Keeps the model of a federation.
+
+    Attributes:
+        combining: how updates become one.
+    """
+
+    combining: Combining
 
     @property
     def model(self) -> Model:

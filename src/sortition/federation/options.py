@@ -10,9 +10,9 @@ from typing import Any
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
-from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy, as_policies
+from sortition.core.population import check_names
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector, Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
@@ -117,8 +117,6 @@ class Options:
         return CohortPace(self.cohort, rule)
 
     def _check_pace(self) -> None:
-        if not is_whole(self.cohort, 1):
-            raise bad(f"{self.who}.cohort", "a whole number ≥ 1", self.cohort)
         if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
         if not (is_number(self.deadline) and self.deadline > 0):

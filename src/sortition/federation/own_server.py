@@ -154,12 +154,11 @@ class Federation(LiveFederation):
             arrangement=arrangement,
             who=WHO,
         )
-        self.combining = Combining.by(combine, WHO)
         self._stopping = threading.Event()
         self._has_run = threading.Lock()  # taken by the first run, and never given back
         super().__init__(
             _checked_transport(transport),
-            ModelEngine(_checked_model(model), _step_rule(step), self.combining),
+            ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, WHO)),
             options,
             "server",
             stopping=self._stopping.is_set,
@@ -203,15 +202,8 @@ class Federation(LiveFederation):
     def _play_round(self) -> bool:
         """Play one round; return False where the federation was stopped before it was over."""
         try:
-            opened = self.driver.open_round()
-        except StoppedError:
-            return False
-        combining = self.combining
-        combining.check_memory(self.messenger.model_size().parameters or 0, len(self.members))
-        if opened.cohort.ids.size:
-            combining.rule.check_mass(opened.cohort.mass)
-        self.driver.dispatch()
-        try:
+            self.open_round()
+            self.driver.dispatch()
             record = self.close_round()
         except StoppedError:
             return False

@@ -181,11 +181,8 @@ def sums_to_one(cohort: Cohort) -> bool:
 
 
 def check_mass(cohort: Cohort, engine: FlowerEngine, owner: str) -> None:
-    """Refuse a cohort, before it trains, whose mass the rule or the strategy cannot keep: Flower rescales weights."""
-    if not cohort.ids.size:
-        return
-    engine.combining.rule.check_mass(cohort.mass)
-    if not (sums_to_one(cohort) or engine.base.kind.linear):
+    """Refuse a cohort, before it trains, whose mass the strategy cannot keep: Flower rescales weights."""
+    if cohort.ids.size and not (sums_to_one(cohort) or engine.base.kind.linear):
         raise InputError(
             f"{owner} weighs this cohort {float(cohort.weights.sum()):g} in all, and "
             f"{type(engine.base.strategy).__name__} rescales weights to 1. Use FedAvg, FedProx, FedAvgM, FedAdam, "

@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
-import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from sortition.clients import Answers, AppClient, AppReply, Received
 from sortition.clients.answers import Facts
-from sortition.clients.named_arrays import from_vector
 from sortition.clients.received_model import MakeClient
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
@@ -143,10 +141,8 @@ def _train_client(message: Message, context: Context) -> Message:
     exchange = _training.get(None)
     if exchange is None:
         raise InputError("This app trains for sortition.flower.SelectorStrategy; the message came from another.")
-    received = exchange.client.received
-    update = np.asarray(exchange.client.part("train")().update)
     key = next(iter(message.content.array_records))
-    arrays = codec.to_record(from_vector(received.vector + update, received.model))
+    arrays = codec.to_record(exchange.client.trained_by_itself())
     return Message(RecordDict({key: arrays, "metrics": MetricRecord()}), reply_to=message)
 
 
@@ -196,7 +192,6 @@ class _Exchange:
     def client(self) -> AppClient:
         """The client behind the app, made where a question or a report needs one."""
         task = self.assignment
-        make_client = self.answers.make_client
         received = Received(
             model=codec.to_arrays(self.content[task.model]),
             config=self.content.get(task.config, {}),
@@ -206,10 +201,7 @@ class _Exchange:
             context=self.context,
             run_config=self.context.run_config,
         )
-        make_own = None
-        if make_client is not None:
-            make_own = partial(make_client, received)
-        return AppClient(received, self._train, make_own, trains_itself=not self.answers.app_trains)
+        return AppClient(received, self._train, self.answers.make_client, trains_itself=not self.answers.app_trains)
 
     def _run(self) -> Message:
         """Let the app train as on any train message: with its mods, and without records of ours.

@@ -200,13 +200,7 @@ class FlowerTransport:
 def read_profile(content: RecordDict) -> Profile:
     """Read what a node says of itself, as it came over the wire."""
     profile = content.config_records.get(codec.SELF, ConfigRecord())
-    return Profile(
-        name=str(profile.get("name", "")),
-        facts=codec.received_arrays(content, codec.FACTS),
-        signals=_words(profile.get("signals")),
-        tags=_words(profile.get("tags")),
-        unsure=_words(profile.get("unsure")),
-    )
+    return Profile.read(profile, codec.received_arrays(content, codec.FACTS), name=str(profile.get("name", "")))
 
 
 def model_of(content: RecordDict, key: str, *, several: bool = False) -> tuple[Model | None, str]:
@@ -243,12 +237,6 @@ def _lifetime(strategys_choice: float, seconds: float) -> float:
     if strategys_choice >= DEFAULT_TTL:
         return seconds
     return min(strategys_choice, seconds)
-
-
-def _words(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        return ()
-    return tuple(str(word) for word in value)
 
 
 def collect(grid: Grid, messages: Iterable[Message], seconds: float) -> list[Message]:

@@ -353,9 +353,7 @@ class SelectorStrategy(Strategy):
         self.engine.show(arrays)
         self.engine.server_round = server_round + self.files.played
         self.transport.round = FlowerRound(self.engine.server_round, arrays, config, self.engine.model)
-        opened = self.driver.open_round()
-        size = self.messenger.model_size().parameters or 0
-        self.combining.check_memory(size, len(self.members))
+        opened = self.federation.open_round()
         owner = type(self.selector).__name__
         log(INFO, "configure_train: %s chose %d of %d", owner, opened.cohort.ids.size, opened.available)
         check_mass(opened.cohort, self.engine, owner)

@@ -75,7 +75,7 @@ def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
         if rejected:
             counts = better if comparison.difference > 0 else worse
             counts[comparison.method] += 1
-    found = []
+    standings = []
     for method in methods:
         gains: dict[str, float] = {}
         for cell, by_method in values.items():
@@ -84,7 +84,7 @@ def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
                 gains[cell] = difference
         worst = _least(gains)
         low, high = interval(np.array(list(gains.values())))
-        found.append(
+        standings.append(
             Standing(
                 method=method,
                 rank=ranks[method],
@@ -97,7 +97,7 @@ def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
                 worst_gain=gains.get(worst, math.nan),
             )
         )
-    return sorted(found, key=lambda standing: standing.rank)
+    return sorted(standings, key=lambda standing: standing.rank)
 
 
 def ranking(values: Values, methods: Sequence[str]) -> Ranking:
@@ -108,8 +108,8 @@ def ranking(values: Values, methods: Sequence[str]) -> Ranking:
 
 def _compared(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:
     """Every method of one cell against the baseline; their tests use the pooled spread of the cell."""
-    others = {method: by_method[method] for method in methods if method != BASELINE}
-    return list(compare(by_method[BASELINE], others).values())
+    challengers = {method: by_method[method] for method in methods if method != BASELINE}
+    return list(compare(by_method[BASELINE], challengers).values())
 
 
 def gain(by_method: Mapping[str, Mapping[int, float]], method: str) -> float | None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import nvflare.client as flare
@@ -112,7 +111,6 @@ class Exchange:
         model = self._received_model
         if sent is None:
             model = meta_codec.as_model(message.params)
-        make_client = self.answers.make_client
         received = Received(
             model=model,
             config={},
@@ -127,10 +125,7 @@ class Exchange:
                 raise SortitionError("This question must not train.")
             return AppReply(meta_codec.trained(sent, model), sent.metrics or {}, time.monotonic() - self.began)
 
-        make_own = None
-        if make_client is not None:
-            make_own = partial(make_client, received)
-        return AppClient(received, run, make_own)
+        return AppClient(received, run, self.answers.make_client)
 
     def _reply(self, make_content: Callable[[], Mapping[str, object]]) -> None:
         """Send an answer; what goes wrong is sent too, since a script that raised would never answer again."""

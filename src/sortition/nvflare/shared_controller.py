@@ -69,11 +69,7 @@ class SelectingController(ModelController):
     def choose(self) -> list[str]:
         """Open a round; return the names of the sites that the selector chose, in the cohort's order."""
         federation = self.started
-        cohort = federation.driver.open_round().cohort
-        size = federation.messenger.model_size().parameters or 0
-        self.combining.check_memory(size, len(federation.members))
-        if cohort.ids.size:
-            self.combining.rule.check_mass(cohort.mass)
+        cohort = federation.open_round().cohort
         names = [federation.members[client].name for client in cohort.ids.tolist()]
         self.info(f"{type(self.settings.selector).__name__} chose {', '.join(names) or 'nobody'}")
         return names

@@ -250,12 +250,7 @@ def read_profile(content: Mapping[str, object]) -> Profile:
             facts[name] = as_array(name, cast(npt.ArrayLike, value))
         except InputError:
             continue
-    return Profile(
-        facts=facts,
-        signals=_words(content.get("signals")),
-        tags=_words(content.get("tags")),
-        unsure=_words(content.get("unsure")),
-    )
+    return Profile.read(content, facts)
 
 
 def _received_model(message: FLModel, sent: Model) -> Model:
@@ -263,12 +258,6 @@ def _received_model(message: FLModel, sent: Model) -> Model:
         return meta_codec.trained(message, sent)
     except Exception:  # what a site sends can raise anything
         return {}
-
-
-def _words(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple | set):
-        return ()
-    return tuple(str(word) for word in value)
 
 
 def _handle(number: int, site: str) -> Handle:

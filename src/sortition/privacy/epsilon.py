@@ -154,7 +154,7 @@ def _probability(selector: AnySelector, sampling: Sampling, cohort: int, clients
     return cohort / clients
 
 
-def _event(dp: Any, sampling: Sampling, *, probability: float, cohort: int, clients: int, noise: float) -> Any:
+def _event(dp: ModuleType, sampling: Sampling, *, probability: float, cohort: int, clients: int, noise: float) -> Any:
     """Return one round as the accountant's event."""
     gaussian = dp.GaussianDpEvent(noise)
     if sampling == "poisson":
@@ -164,7 +164,7 @@ def _event(dp: Any, sampling: Sampling, *, probability: float, cohort: int, clie
     return gaussian
 
 
-def _ledger(dp: Any, accountant: Accountant, sampling: Sampling) -> Any:
+def _ledger(dp: ModuleType, accountant: Accountant, sampling: Sampling) -> Any:
     """Return an accountant of dp-accounting, for the neighbours that the sampling has a bound for."""
     relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
     if sampling == "without-replacement":

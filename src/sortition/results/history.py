@@ -21,7 +21,7 @@ import numpy as np
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError, bad, printable
-from sortition.core.facts import check_fact
+from sortition.core.population import check_fact
 from sortition.core.round_record import ABOUT, HISTORY, RoundRecord, answered_ids
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.facts import totals
 from sortition.core.guards.row_screening import norms
+from sortition.core.population import totals
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.learning.vector import Vector
@@ -103,10 +103,10 @@ class AdaptiveAdversaries(Adversaries):
             return NEXT_TO_NOTHING * rows[is_adversary]
         if _majority(is_adversary) and self.attacks.when in ("return", "chance"):  # no guard bounds them
             return _reversed(rows[is_adversary], self.attacks.strength)
-        seen = rows[~is_adversary]
+        rows_to_reverse = rows[~is_adversary]
         if is_adversary.all():  # alone, they reverse what they would send
-            seen = rows
-        return _reversed(seen, BELOW * self.attacks.norm)
+            rows_to_reverse = rows
+        return _reversed(rows_to_reverse, BELOW * self.attacks.norm)
 
     def _largest_believed(self, honest: Floats, n_adversaries: int) -> float:
         """Return the largest value that two guards believe: it stays just below what each of them allows.

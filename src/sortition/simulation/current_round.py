@@ -11,7 +11,7 @@ import numpy as np
 
 from sortition.aggregation.clipping import shortened_rows
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.guards.row_screening import Answers, norms
 from sortition.core.intake import UpdateVerdict
 from sortition.core.questions import Reading
@@ -22,8 +22,6 @@ from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.round_costs import Ledger
 from sortition.simulation.setup import Setup
 from sortition.simulation.world import TrainedCohort
-
-NOBODY: Ids = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.errors import bad
 from sortition.core.guards.row_screening import Answers
 from sortition.core.questions import Reading
@@ -27,7 +27,7 @@ from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Ending
 from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
-from sortition.simulation.current_round import NOBODY, SentCohort, as_rows, screen_updates
+from sortition.simulation.current_round import SentCohort, as_rows, screen_updates
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import RoundCache, Tracked, Training, Trainings, tracked_by
 from sortition.simulation.setup import Setup

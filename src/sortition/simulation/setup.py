@@ -87,8 +87,6 @@ class Setup:
             if not is_whole(value, minimum):
                 raise bad(f"Setup.{name}", f"a whole number ≥ {minimum}", value)
             object.__setattr__(self, name, int(value))
-        if self.guards.minimum > self.cohort:
-            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
         if self.population.n_clients != self.world.n_clients:

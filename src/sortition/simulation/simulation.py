@@ -27,7 +27,7 @@ from sortition.aggregation.clipping import shortened
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
 from sortition.core.guards.row_screening import Answers, norms
 from sortition.core.population import Population
@@ -45,7 +45,6 @@ from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.current_round import (
-    NOBODY,
     CohortAtWork,
     CurrentRound,
     ScreenedTraining,
@@ -127,7 +126,7 @@ class SavedServer:
     policy_counts: SavedCounts
 
 
-class SimulatedDriver(Driver):
+class DisturbedDriver(Driver):
     """The driver of a server that gives selections up, crashes, and receives reports twice."""
 
     backend: Simulation
@@ -140,11 +139,6 @@ class SimulatedDriver(Driver):
         if self.backend.setup.faults.stale(registrar.index):
             self._abandoned_turn = super().begin(registrar, available)
         return super().begin(registrar, available)
-
-    def deadline(self) -> float | None:
-        """Seconds after which the next selection is no longer waited for, which may follow the trainings so far."""
-        deadline = self.pace.deadline_after(self.backend.seen)
-        return None if deadline == math.inf else deadline
 
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the turn; reports that come twice, or for an abandoned turn, are counted and ignored."""
@@ -202,7 +196,9 @@ class Simulation:
         self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
         self.life = DailyLife(setup.habits, setup.world.n_clients, setup.world.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
-        self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
+        driver_class = DisturbedDriver if setup.faults.faults.disturb_server else Driver
+        self.driver = driver_class(self, selection, setup.cohort_pace, policy=self.policy)
+        self.driver.durations = self.seen
         self.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         self.driver.registrar = self.registrar
         if setup.shadows:
@@ -301,6 +297,7 @@ class Simulation:
         if self._saved is not None:
             for name, value in self._saved.attributes.items():
                 setattr(self, name, value)
+            self.driver.durations = self.seen
             self.registrar.restore(self._saved.registrar_arrays, self._saved.registrar_header)
             self.policy.restore(self._saved.policy_counts)
         self._crash_point = NO_CRASH

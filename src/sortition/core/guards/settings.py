@@ -16,7 +16,7 @@ from pydantic import Strict
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
-from sortition.core.facts import LARGEST
+from sortition.core.population import LARGEST
 from sortition.core.validation import known_keys_only
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Guards, InputError, Population, Registrar, UndeclaredError
-from sortition.core.facts import FARTHEST, LARGEST, check_row, totals
+from sortition.core.population import FARTHEST, LARGEST, check_row, totals
 from sortition.selectors import discover, find
 from sortition.testing.play import everybody, turns
 from sortition.testing.worlds import ScriptedWorld

@@ -1,4 +1,4 @@
-from sortition.core.client_names import natural_order
+from sortition.federation.members import natural_order
 
 
 def test_natural_order_of_mixed_names():

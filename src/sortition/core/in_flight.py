@@ -23,17 +23,6 @@ Normalise = Literal["mass", "count"]
 NORMALISE = ("mass", "count")
 
 
-FEW = 256  # ids for which a set is faster than a sort
-
-
-def _among(ids: Ids, members: Ids) -> Array:
-    """Return a mask (k,) of those ``ids`` that are members."""
-    if ids.size > FEW or members.size > 16 * FEW:
-        return np.isin(ids, members)
-    lookup = set(members.tolist())
-    return np.fromiter((client in lookup for client in ids.tolist()), bool, ids.size)
-
-
 @dataclass(frozen=True, eq=False)
 class Dispatched:
     """A selection whose cohort was sent to work.
@@ -69,19 +58,21 @@ class Dispatched:
             has_ended=np.zeros(cohort.ids.size, bool),
         )
 
-    def given_up(self, ids: Ids) -> Dispatched:
-        """Return the same selection when the work of these members has ended without an update."""
-        ends_now = _among(self.cohort.ids, ids) & self.in_flight
+    def given_up(self, places: list[int]) -> Dispatched:
+        """Return the same selection when the work of the members in these places has ended without an update."""
+        ends_now = self._mask_of(places)
         return replace(self, in_flight=self.in_flight & ~ends_now, has_ended=self.has_ended | ends_now)
 
-    def stepped(self, used_ids: Ids) -> Dispatched:
-        """Return the same selection after a step that used the updates of these clients."""
-        still_in_flight = self.in_flight & ~_among(self.cohort.ids, used_ids)
+    def stepped(self, used_places: list[int]) -> Dispatched:
+        """Return the same selection after a step that used the updates of the members in these places."""
+        still_in_flight = self.in_flight & ~self._mask_of(used_places)
         return replace(self, in_flight=still_in_flight, has_ended=np.zeros(still_in_flight.size, bool))
 
-    def ends_with(self, used_ids: Ids) -> Array:
-        """Return a mask (k,) of the members whose work ends with a step that uses the updates of these clients."""
-        return self.has_ended | (self.in_flight & _among(self.cohort.ids, used_ids))
+    def _mask_of(self, places: list[int]) -> Array:
+        """Return a mask (k,) of the members in these places."""
+        mask = np.zeros(self.cohort.ids.size, bool)
+        mask[places] = True
+        return mask
 
 
 class Flights:
@@ -97,13 +88,15 @@ class Flights:
         self.selections = tuple(selections)
         members = [selection.cohort.ids[selection.in_flight] for selection in self.selections]
         selection_rows = [np.full(ids.size, row) for row, ids in enumerate(members)]
+        places = [np.flatnonzero(selection.in_flight) for selection in self.selections]
         everybody = np.concatenate([NOBODY, *members])
         order = np.argsort(everybody, kind="stable")
         self.ids: Ids = frozen(everybody[order])
         self._selection_row: Ids = np.concatenate([NOBODY, *selection_rows])[order]  # of each of `ids`
-        ended_by_selection = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
-        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ended_by_selection]))
-        self._rows_with_ended = frozenset(row for row, ids in enumerate(ended_by_selection) if ids.size)
+        self._place: Ids = np.concatenate([NOBODY, *places])[order]  # of each of `ids` in its cohort
+        ids_with_end = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
+        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ids_with_end]))
+        self._rows_with_ended = frozenset(row for row, ids in enumerate(ids_with_end) if ids.size)
 
     def _changed(
         self,
@@ -111,6 +104,7 @@ class Flights:
         *,
         ids: Ids,
         selection_row: Ids,
+        place: Ids,
         ended_ids: Ids,
         rows_with_ended: frozenset[int],
     ) -> Flights:
@@ -119,18 +113,21 @@ class Flights:
         flights.selections = tuple(selections)
         flights.ids = frozen(ids)
         flights._selection_row = selection_row
+        flights._place = place
         flights.ended_ids = ended_ids
         flights._rows_with_ended = rows_with_ended
         return flights
 
     def with_selection(self, selection: Dispatched) -> Flights:
         """Return the same work and one more cohort, all of whose members are at work."""
-        members = np.sort(selection.cohort.ids)
-        places = np.searchsorted(self.ids, members)
+        order = np.argsort(selection.cohort.ids)
+        members = selection.cohort.ids[order]
+        positions = np.searchsorted(self.ids, members)
         return self._changed(
             (*self.selections, selection),
-            ids=np.insert(self.ids, places, members),
-            selection_row=np.insert(self._selection_row, places, len(self.selections)),
+            ids=np.insert(self.ids, positions, members),
+            selection_row=np.insert(self._selection_row, positions, len(self.selections)),
+            place=np.insert(self._place, positions, order),
             ended_ids=self.ended_ids,
             rows_with_ended=self._rows_with_ended,
         )
@@ -139,39 +136,55 @@ class Flights:
         """Return the same work without that of these clients."""
         if not ids.size:
             return self
-        touched_rows = frozenset(self._rows_of(ids).tolist())
+        places_by_row = self._places_by_row(ids)
         selections = list(self.selections)
-        for row in touched_rows:
-            selections[row] = selections[row].given_up(ids)
-        places = np.searchsorted(self.ids, ids)
+        for row, places in places_by_row.items():
+            selections[row] = selections[row].given_up(places)
+        positions = np.searchsorted(self.ids, ids)
         return self._changed(
             selections,
-            ids=np.delete(self.ids, places),
-            selection_row=np.delete(self._selection_row, places),
+            ids=np.delete(self.ids, positions),
+            selection_row=np.delete(self._selection_row, positions),
+            place=np.delete(self._place, positions),
             ended_ids=np.union1d(self.ended_ids, ids),
-            rows_with_ended=self._rows_with_ended | touched_rows,
+            rows_with_ended=self._rows_with_ended | places_by_row.keys(),
         )
 
     def stepped(self, used_ids: Ids) -> Flights:
         """Return the work after a step that used these updates; selections without anybody at work are forgotten."""
         selections = list(self.selections)
-        for row in self._rows_ending_with(used_ids):
-            selections[row] = selections[row].stepped(used_ids)
-        places = np.searchsorted(self.ids, used_ids)
-        selection_row = np.delete(self._selection_row, places)
+        for row, used_places in self._places_ending_with(used_ids):
+            selections[row] = selections[row].stepped(used_places)
+        positions = np.searchsorted(self.ids, used_ids)
+        selection_row = np.delete(self._selection_row, positions)
         is_at_work = np.bincount(selection_row, minlength=len(selections)) > 0
         row_after_step = np.cumsum(is_at_work) - 1
         return self._changed(
             list(compress(selections, is_at_work.tolist())),
-            ids=np.delete(self.ids, places),
+            ids=np.delete(self.ids, positions),
             selection_row=row_after_step[selection_row],
+            place=np.delete(self._place, positions),
             ended_ids=NOBODY,
             rows_with_ended=frozenset(),
         )
 
-    def _rows_ending_with(self, used_ids: Ids) -> list[int]:
-        """Return the rows of the selections of which work ends with a step of these updates, the oldest first."""
-        return sorted(self._rows_with_ended.union(self._rows_of(used_ids).tolist()))
+    def _places_by_row(self, ids: Ids) -> dict[int, list[int]]:
+        """Return the places of these clients in their cohorts, by the row of the selection."""
+        positions = np.searchsorted(self.ids, ids)
+        places_by_row: dict[int, list[int]] = {}
+        for row, place in zip(self._selection_row[positions].tolist(), self._place[positions].tolist(), strict=True):
+            places_by_row.setdefault(row, []).append(place)
+        return places_by_row
+
+    def _places_ending_with(self, used_ids: Ids) -> list[tuple[int, list[int]]]:
+        """Return the selections of which work ends with a step of these updates, the oldest first.
+
+        Each is the row of the selection, and the places of those of its members whose updates are used.
+        """
+        places_by_row = self._places_by_row(used_ids)
+        for row in self._rows_with_ended:
+            places_by_row.setdefault(row, [])
+        return sorted(places_by_row.items())
 
     def not_in_flight(self, ids: Ids) -> Ids:
         """Return those of ``ids`` that are not in flight."""
@@ -185,21 +198,14 @@ class Flights:
         """Return how many versions were made since each of these was sent to work."""
         if not ids.size:
             return NOBODY
-        versions = [self.selections[row].version for row in self._rows_of(ids).tolist()]
+        rows = self._selection_row[np.searchsorted(self.ids, ids)]
+        versions = [self.selections[row].version for row in rows.tolist()]
         return version - np.array(versions, np.int64)
 
     def in_order(self, ids: Ids) -> Ids:
         """Return these clients by selection, then by their place in the cohort, whatever the order of arrival."""
-        rows = self._rows_of(ids)
-        parts = [ids[:0]]
-        for row in np.unique(rows).tolist():
-            members = self.selections[row].cohort.ids
-            parts.append(members[_among(members, ids[rows == row])])
-        return np.concatenate(parts)
-
-    def _rows_of(self, ids: Ids) -> Ids:
-        """Return the row in ``selections`` of each of these clients, who are in flight."""
-        return self._selection_row[np.searchsorted(self.ids, ids)]
+        positions = np.searchsorted(self.ids, ids)
+        return ids[np.lexsort((self._place[positions], self._selection_row[positions]))]
 
     def weigh(self, used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
         """Weigh a step that uses the updates of these clients, and collect the cohort of all whose work ends with it.
@@ -208,9 +214,8 @@ class Flights:
         them discounted, has the weights of its cohort.
         """
         ending = []
-        for row in self._rows_ending_with(used_ids):
-            selection = self.selections[row]
-            ending.append(_Ending(selection, selection.ends_with(used_ids)))
+        for row, used_places in self._places_ending_with(used_ids):
+            ending.append(_Ending.of(self.selections[row], used_places))
         ended_selection = self._wholly_ended(ending)
         if ended_selection is not None and (not used_ids.size or not discounted(discounts)):
             cohort = ended_selection.cohort
@@ -376,18 +381,44 @@ class StepWeights:
 
 @dataclass(frozen=True, eq=False)
 class _Ending:
-    """A selection of which work ends with a step; ``is_ending`` is a mask (k,) of the members whose work does."""
+    """A selection of which work ends with a step.
+
+    Attributes:
+        selection: the selection.
+        is_ending: a mask (k,) of the members whose work ends.
+        is_used: a mask of these members: whose updates are used.
+    """
 
     selection: Dispatched
     is_ending: Array
+    is_used: Array
 
-    def cohort(self) -> Cohort:
-        """Return the members whose work ends with the step as a cohort."""
+    @classmethod
+    def of(cls, selection: Dispatched, used_places: list[int]) -> _Ending:
+        """Return what ends of a selection, if the updates of the members in these places are used."""
+        is_used = np.zeros(selection.cohort.ids.size, bool)
+        is_used[used_places] = True
+        is_ending = selection.has_ended | is_used
+        return cls(selection, is_ending, is_used[is_ending])
+
+    @property
+    def members(self) -> Ids:
+        """The members whose work ends."""
+        return self.selection.cohort.ids[self.is_ending]
+
+    def shares(self) -> tuple[Floats, Notes]:
+        """Return what each of these members weighs in its own selection, 0 where no update is used, and notes."""
         cohort = self.selection.cohort
+        weights = cohort.weights[self.is_ending]
+        if self.is_used.all():
+            return weights, {}
         groups = None
         if cohort.groups is not None:
             groups = cohort.groups[self.is_ending]
-        return Cohort(cohort.ids[self.is_ending], cohort.weights[self.is_ending], groups=groups, mass=cohort.mass)
+        part = Cohort(self.members, weights, groups=groups, mass=cohort.mass)
+        shares = np.zeros(weights.size)
+        shares[self.is_used], notes = part.weights_of(part.ids[self.is_used])
+        return shares, notes
 
 
 def discounted(discounts: Floats | None) -> bool:
@@ -400,23 +431,17 @@ def _mixed(ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, n
 
     The weight of a client is a_k times the size of its selection, discounted, by the number of those whose work ends.
     """
-    n_ending = sum(int(part.is_ending.sum()) for part in ending)
-    member_parts = [NOBODY]
+    n_ending = sum(part.is_used.size for part in ending)
     weight_parts = [np.empty(0)]
     notes: Notes = {}
     for part in ending:
-        cohort = part.cohort()
-        is_used = _among(cohort.ids, used_ids)
-        weights, remarks = cohort.weights_of(cohort.ids[is_used])
+        shares, remarks = part.shares()
         notes |= remarks
-        every_weight = np.zeros(cohort.ids.size)
-        every_weight[is_used] = weights * (part.selection.cohort.ids.size / n_ending)
-        member_parts.append(cohort.ids)
-        weight_parts.append(every_weight)
-    members = np.concatenate(member_parts)
+        weight_parts.append(shares * (part.selection.cohort.ids.size / n_ending))
+    members = np.concatenate([NOBODY, *(part.members for part in ending)])
     weights = np.concatenate(weight_parts)
     if discounts is not None:
-        is_used = _among(members, used_ids)
+        is_used = np.concatenate([np.empty(0, bool), *(part.is_used for part in ending)])
         weights[is_used] *= _values_of(members[is_used], used_ids, discounts)
     mass: Literal["one", "expected"] = "one"
     if any(part.selection.cohort.mass == "expected" for part in ending):

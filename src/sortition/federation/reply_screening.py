@@ -16,8 +16,10 @@ from sortition.core.guards.row_screening import norms
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import UpdateVerdict
 from sortition.core.signals import UPDATE, Signal
+from sortition.core.validation import is_whole
 from sortition.federation.messages import Reply
 
+LEAST_VOTES = 2  # of clients that send the same arrays: a client alone decides nothing
 BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference stay in the cache
 
 
@@ -33,20 +35,24 @@ class Judge(Protocol):
 class ModelCheck:
     """Holds what clients send to the model that they were sent, and to the guards.
 
-    Clients may send some of the arrays only (personal layers stay at home), or others, if most replies of the first
-    round agree on that; a reply that comes alone decides nothing. ``free_shapes`` is for models that are no vectors,
-    such as trees.
+    Clients may send some of the arrays only (personal layers stay at home), or others, if most clients agree on that.
+    Each client has one vote, the arrays that it sent last; a client alone decides nothing, and what the first ones
+    agreed on is overturned once more clients send other arrays. Where updates are clipped, arrays that the model does
+    not have are refused: there is nothing to shorten them to. ``free_shapes`` is for models that are no vectors, such
+    as trees.
 
     Attributes:
         guards: how far clients are trusted.
         free_shapes: whether arrays may have other shapes than those of the model.
         names: the arrays that clients send, once that is decided; a checkpoint holds them.
+        votes: the arrays that each client sent last, by client; a checkpoint holds them, too.
         longest: the largest length that an update of the round that was judged last may have.
     """
 
     guards: Guards = field(default_factory=Guards)
     free_shapes: bool = False
     names: frozenset[str] | None = None
+    votes: dict[int, frozenset[str]] = field(default_factory=dict)
     longest: float = np.inf
 
     def judge(
@@ -56,8 +62,7 @@ class ModelCheck:
 
         A ``judge`` holds updates against the scale that the registrar remembers, where the guards ask for it.
         """
-        if self.names is None and len(received) > 1:
-            self.names = usual_names(received, model)
+        self._count_votes(received, model)
         models: dict[int, Model] = {}
         faults: dict[int, str] = {}
         for client, arrays in received.items():
@@ -73,6 +78,64 @@ class ModelCheck:
         for client, reason in refused.items():
             faults[client] = not_finite(models.pop(client), model) or f"update: {reason}"
         return models, faults
+
+    def _count_votes(self, received: Mapping[int, Model], model: Model) -> None:
+        """Note which arrays clients sent, and decide by most votes which ones they send."""
+        is_unanimous = self.names is not None
+        for client, arrays in received.items():
+            if not arrays or self._unclippable(arrays, model):
+                continue
+            names = frozenset(arrays)
+            if names == self.names:
+                names = self.names  # one set for all who agree
+            else:
+                is_unanimous = False
+            self.votes[client] = names
+        counts = Counter(self.votes.values())
+        if is_unanimous or counts.total() < LEAST_VOTES:
+            return
+        names, count = counts.most_common(1)[0]
+        if self.names is None:
+            if 2 * count > counts.total():
+                self.names = names
+            else:
+                self.names = frozenset(model)
+        elif count >= LEAST_VOTES and count > counts[self.names]:
+            self.names = names
+
+    def _unclippable(self, arrays: Model, model: Model) -> list[str]:
+        """Return the arrays that the model does not have, where all updates must be clipped."""
+        if not (self.guards.clip and model):
+            return []
+        return sorted(arrays.keys() - model.keys())
+
+    def export_names(self) -> dict[str, object]:
+        """Return what is decided on the arrays that clients send, and the votes, for a checkpoint."""
+        voters: dict[frozenset[str], list[int]] = {}
+        for client, names in self.votes.items():
+            voters.setdefault(names, []).append(client)
+        return {
+            "names": None if self.names is None else sorted(self.names),
+            "votes": [{"names": sorted(names), "clients": clients} for names, clients in voters.items()],
+        }
+
+    def restore_names(self, stored: object) -> None:
+        """Take over what :meth:`export_names` gave; raise ValueError where that cannot be."""
+        if not isinstance(stored, dict) or not isinstance(stored.get("votes"), list):
+            raise ValueError("the arrays that clients send are no table of names and votes")
+        votes: dict[int, frozenset[str]] = {}
+        for vote in stored["votes"]:
+            if not (isinstance(vote, dict) and isinstance(vote.get("clients"), list)):
+                raise ValueError("votes on the arrays that clients send are no tables of names and clients")
+            names = _names(vote.get("names"))
+            for client in vote["clients"]:
+                if not is_whole(client, 0):
+                    raise ValueError("votes on the arrays that clients send are not those of clients")
+                votes[client] = names
+        self.votes = votes
+        self.names = None
+        if stored.get("names") is not None:
+            self.names = _names(stored["names"])
 
     def _judged_by(self, judge: Judge, models: Mapping[int, Model], model: Model) -> dict[int, str]:
         """Return whose update a judge refuses; remember how long the others may be."""
@@ -121,6 +184,8 @@ class ModelCheck:
 
     def _misnamed(self, arrays: Model, model: Model) -> str:
         """Name the arrays that are missing or unknown; empty if there are none."""
+        if unclippable := self._unclippable(arrays, model):
+            return f"arrays {unclippable[:3]} are not in the model, and cannot be clipped"
         expected = self.names or frozenset(model)
         misfits = sorted(arrays.keys() ^ expected)
         if not (expected and misfits):
@@ -190,15 +255,11 @@ def no_further(arrays: Model, model: Model, longest: float) -> Model:
     return nearer
 
 
-def usual_names(received: Mapping[int, Model], model: Model) -> frozenset[str] | None:
-    """Return the names of the arrays that most replies have; those of the model where that is not decided."""
-    counts = Counter(frozenset(arrays) for arrays in received.values() if arrays)
-    if not counts:
-        return None
-    names, count = counts.most_common(1)[0]
-    if 2 * count > counts.total():
-        return names
-    return frozenset(model)
+def _names(listed: object) -> frozenset[str]:
+    """Return the names of a checkpoint's list; raise ValueError where it is none."""
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise ValueError("the arrays that clients send are not a list of names")
+    return frozenset(listed)
 
 
 def not_finite(arrays: Model, model: Model) -> str:

@@ -241,21 +241,16 @@ class RunFiles:
         self.written_at = time.time()
         self._describe(self.options.checkpoint)
 
-    def _sent_arrays(self) -> list[str] | None:
-        """Return the names of the arrays that clients send; None before the first cohort has decided that."""
-        if self.check is None or self.check.names is None:
-            return None
-        return sorted(self.check.names)
-
-    def _restore_sent_arrays(self, names: object) -> None:
-        """Go on with what the first cohort decided."""
-        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise ValueError("the arrays that clients send are not a list of names")
+    def _sent_arrays(self) -> dict[str, object] | None:
+        """Return which arrays clients send, and who voted for them; None where nobody asks."""
         if self.check is None:
-            return
-        self.check.names = None
-        if names is not None:
-            self.check.names = frozenset(names)
+            return None
+        return self.check.export_names()
+
+    def _restore_sent_arrays(self, stored: object) -> None:
+        """Go on with what clients decided."""
+        if self.check is not None and stored is not None:
+            self.check.restore_names(stored)
 
     def _describe(self, checkpoint: Path) -> None:
         """Say what the history is of, whenever clients have joined."""

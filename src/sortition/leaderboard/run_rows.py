@@ -16,6 +16,7 @@ from sortition.core.errors import StorageError
 from sortition.data.parquet import read_parquet
 from sortition.leaderboard.entrants import Entrant
 from sortition.leaderboard.figures import Curve
+from sortition.leaderboard.results import TABLE_BYTES
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.results import metrics
 from sortition.results.run_folder import Run
@@ -133,7 +134,7 @@ def read_rows(path: Path) -> pl.DataFrame:
     if not path.exists():
         return table_of([])
     try:
-        rows = read_parquet(path, SCHEMA, lists=LISTS)
+        rows = read_parquet(path, SCHEMA, lists=LISTS, allowed=TABLE_BYTES)
         return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         first_line = (str(error).splitlines() or ["unreadable"])[0]

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -94,12 +95,12 @@ class ScreenedTraining:
     refused: Mapping[int, str]
     updates: SoundUpdates
 
-    @property
+    @cached_property
     def is_sound(self) -> Array:
         """A mask (k,) of the rows whose updates can be used."""
         return np.isin(np.arange(self.outcome.ids.size), list(self.refused), invert=True)
 
-    @property
+    @cached_property
     def sound_ids(self) -> Ids:
         """The clients whose updates can be used."""
         return self.outcome.ids[self.is_sound]

@@ -29,7 +29,7 @@ from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
 from sortition.simulation.current_round import SentCohort, as_rows, screen_updates
 from sortition.simulation.faults import FATES
-from sortition.simulation.round_cache import RoundCache, Tracked, Training, Trainings, tracked_by
+from sortition.simulation.round_cache import RoundCache, Tracked, Training, Trainings, tracked_by, updates_of
 from sortition.simulation.setup import Setup
 from sortition.simulation.simulation import Simulation, train_all
 from sortition.simulation.world import TrainedCohort
@@ -277,8 +277,7 @@ class OverlappingSimulation(Simulation):
     def _needed_selections(self) -> set[int]:
         """Return the selections whose updates make the coming step, where updates are buffered."""
         n_missing = max(self.setup.cohort_pace.buffer_size - len(self.arrived), 0)
-        next_events = heapq.nsmallest(n_missing, (event for event in self._queue if self._is_current(event)))
-        next_flights = [self.flying[client] for _, client in next_events]
+        next_flights = heapq.nsmallest(n_missing, self.flying.values(), key=_arrival)
         needed = {flight.selection for flight in next_flights if flight.ending is None}
         return needed | {flight.selection for flight in self.arrived.values()}
 
@@ -402,30 +401,29 @@ class OverlappingSimulation(Simulation):
     def _outcome(self, ids: Ids, flights: list[Flight]) -> TrainedCohort:
         """Return what the trainings of these clients gave, as they send it."""
         world = self.current.setup.world
-        no_update = np.empty((0, self.params.size), np.float32)
-        deltas: list[Vector] = []
-        losses: list[np.float32] = []
-        states: list[Vector] = []
-        values: dict[str, list[Array]] = {signal.name: [] for signal in self.reported}
-        for selection, is_member in _by_selection(flights):
-            cache = self.work[selection].cache
-            members = ids[is_member]
-            deltas.append(cache.updates(members))
-            results = [cache.trained(client) for client in members.tolist()]
-            losses += [block.losses[row] for block, row in results]
-            states += [block.states[row] for block, row in results if block.states is not None]
-            for signal in self.reported:
-                values[signal.name].append(cache.read(signal, members).values)
-        reports = {signal.name: world.as_sent(signal, _reading(ids, values[signal.name])) for signal in self.reported}
-        updates = deltas[0] if len(deltas) == 1 else np.concatenate([no_update, *deltas])
+        results = [self.work[flight.selection].cache.result(flight.client) for flight in flights]
+        states = [block.states[row] for block, row in results if block.states is not None]
         return TrainedCohort(
             ids=ids,
-            deltas=world.updates_as_sent(ids, updates),
-            reports=reports,
+            deltas=world.updates_as_sent(ids, updates_of(results, self.params.size)),
+            reports=self._reports_sent(ids, flights),
             durations=np.array([flight.seconds for flight in flights]),
-            losses=np.array(losses, np.float32),
+            losses=np.array([block.losses[row] for block, row in results], np.float32),
             states=np.stack(states) if states else None,
         )
+
+    def _reports_sent(self, ids: Ids, flights: list[Flight]) -> dict[str, Reading]:
+        """Return what these clients report with their updates, by signal, as they send it."""
+        signals = self.reported
+        if not signals:
+            return {}
+        values: dict[str, list[Array]] = {signal.name: [] for signal in signals}
+        for selection, is_member in _by_selection(flights):
+            cache = self.work[selection].cache
+            for signal in signals:
+                values[signal.name].append(cache.read(signal, ids[is_member]).values)
+        world = self.current.setup.world
+        return {signal.name: world.as_sent(signal, _reading(ids, values[signal.name])) for signal in signals}
 
     def _arriving_updates(self, outcome: TrainedCohort, flights: list[Flight]) -> Vector:
         """Return the updates as they arrive (k, P), some of them damaged."""
@@ -476,6 +474,11 @@ class OverlappingSimulation(Simulation):
         if done.size:
             self._move(cohort, done, weights, updates)
         return {}
+
+
+def _arrival(flight: Flight) -> tuple[float, int]:
+    """Return when the work of a client ends, and its id, by which ties are broken."""
+    return flight.ends, flight.client
 
 
 def _by_selection(flights: list[Flight]) -> Iterator[tuple[int, Array]]:

@@ -235,9 +235,14 @@ def cite(
         str, typer.Argument(help="a folder of runs, a pack, a study's TOML file, or a method", autocompletion=_complete)
     ],
     paragraph: Annotated[
-        bool, typer.Option("--paragraph", help="of runs: also the paragraph of a paper, and answers to checklists")
+        bool,
+        typer.Option(
+            "--paragraph", help="for runs: also print the methods paragraph of a paper, and answers to checklists"
+        ),
     ] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="the paragraph alone, for LaTeX; with --paragraph")] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="print only the paragraph, for LaTeX; use it with --paragraph")
+    ] = False,
     allow: Allow = None,
 ) -> None:
     """Print the BibTeX of a method, or of all methods of a study; of its runs also a paragraph for the paper.

@@ -31,7 +31,7 @@ from sortition.studies.federation import setup
 from sortition.studies.runs.task import in_one_thread
 
 METHOD = "microcosm"
-STORED = Path("docs/leaderboard-2")
+STORED = Path(__file__).parents[1] / "docs" / "leaderboard-2"
 
 
 @dataclass(frozen=True)

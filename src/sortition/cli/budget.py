@@ -93,7 +93,7 @@ def _of_study(path: Path) -> Cases:
     from sortition.studies.study_promises import deployments
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
-    return deployments(plan(table, owner=path.name))
+    return deployments(plan(table, who=path.name))
 
 
 def register(app: typer.Typer) -> None:

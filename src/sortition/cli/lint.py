@@ -85,7 +85,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     from sortition.studies.study_promises import linted
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
-    study_plan = plan(table, owner=path.name)
+    study_plan = plan(table, who=path.name)
     if promises != Promises():
         return linted(study_plan, promises)
     if not any(run.privacy for run in study_plan.runs):

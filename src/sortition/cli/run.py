@@ -60,7 +60,7 @@ def run(
                 table = with_policy_costs(table)
             if cost is not None:
                 table["cost"] = cost
-            whole_plan = plan(table, tuple(set_ or ()), owner=file.name)
+            whole_plan = plan(table, tuple(set_ or ()), who=file.name)
         chosen_plan = matching_runs(whole_plan, tuple(only or ()))
         if dry_run:
             _print_estimate(chosen_plan, jobs)

@@ -204,13 +204,13 @@ def rescaled(weights: Floats, total: float) -> Floats:
     return scaled
 
 
-def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
+def check_cohort(cohort: object, round: Round, method_name: str) -> Cohort:
     """Return the cohort; refuse one that this round does not allow."""
     if not isinstance(cohort, Cohort):
-        raise bad(f"{owner}.select", "a function that returns a Cohort", cohort, "Return Cohort.uniform(ids).")
+        raise bad(f"{method_name}.select", "a function that returns a Cohort", cohort, "Return Cohort.uniform(ids).")
     outside = not_among(cohort.ids, round.available)
     if outside.size:
-        raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
+        raise bad(f"{method_name}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
     size: float = cohort.ids.size
     shown_size: object = cohort.ids.size
     if cohort.expected_size is not None:
@@ -218,5 +218,5 @@ def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
         shown_size = f"{cohort.expected_size:g} in expectation"
     if not cohort.full and size > round.budget:
         hint = "Take ids[: round.budget], or say full=True if more are meant."
-        raise bad(f"{owner}'s cohort", f"at most {round.budget} clients", shown_size, hint)
+        raise bad(f"{method_name}'s cohort", f"at most {round.budget} clients", shown_size, hint)
     return cohort

@@ -775,7 +775,7 @@ class Messenger:
                 ids=ids,
                 weights=weights,
                 models=self._shortened,
-                longest=self.check.longest,
+                norm_limit=self.check.norm_limit,
                 replies=self.training.replies,
                 clients=len(self.members),
             )
@@ -981,10 +981,10 @@ class Fates:
     failed: dict[int, str] = field(default_factory=dict)
 
 
-def _asked_of_clients(needs: Needs, owner: str) -> dict[str, str]:
+def _asked_of_clients(needs: Needs, method_name: str) -> dict[str, str]:
     """Return the signals that every client must be able to answer, each with the method that needs it."""
     names = [signal.name for signal in needs.asks] + [signal.name for signal in needs.reports if signal != UPDATE]
-    return dict.fromkeys(names, owner)
+    return dict.fromkeys(names, method_name)
 
 
 def _number(fact: Array | None) -> float:

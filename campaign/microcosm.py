@@ -20,8 +20,8 @@ from campaign.oracle import likeness, oracle_run
 from sortition.core.arrays import worst_tenth
 from sortition.data import load
 from sortition.simulation import run
+from sortition.studies.build_federation import setup
 from sortition.studies.config import RunConfig
-from sortition.studies.federation import setup
 from sortition.studies.plan import plan
 from sortition.studies.types import TomlTable
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.mixtures import between_clients, spread_of
-from sortition.core.rounds import Cohort
 from sortition.core.streams import stream
 from sortition.learning.vector import Vector
 from sortition.selectors._parts.shares import data_shares, label_shares, shares

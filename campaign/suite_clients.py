@@ -17,18 +17,18 @@ import numpy as np
 import polars as pl
 from scipy.stats import sem
 from scipy.stats import t as student_t
+from sortition.leaderboard.costs import estimated_seconds
 
 from sortition.core.arrays import Floats, worst_tenth
-from sortition.core.record import RoundRecord
-from sortition.leaderboard.costs import estimated_seconds
+from sortition.core.round_record import RoundRecord
 from sortition.leaderboard.entrants import BASELINE, Entrant, load_configurations
 from sortition.leaderboard.figures import Curve
 from sortition.leaderboard.run_rows import choices_digest, read_all
 from sortition.leaderboard.tracks import TrackCell, TrackSuite, load_tracks
 from sortition.learning.vector import Vector
 from sortition.simulation import Simulation, run
-from sortition.studies.federation import setup
-from sortition.studies.runs.task import in_one_thread
+from sortition.studies.build_federation import setup
+from sortition.studies.runs.run_task import in_one_thread
 
 METHOD = "microcosm"
 STORED = Path(__file__).parents[1] / "docs" / "leaderboard-2"

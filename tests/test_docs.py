@@ -131,11 +131,11 @@ def test_the_tutorial_lists_what_a_method_can_read():
 
 
 def test_the_tutorial_from_logs(tmp_path, monkeypatch, capsys):
-    from sortition.advice import advise
+    from sortition.advice import simulated_ranking
     from sortition.advice.replay import replay_table
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(advise, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(simulated_ranking, "MOST_ROUNDS", 3)
     page = "docs/tutorials/from-logs.md"
     profile = re.search(r"```toml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert profile is not None

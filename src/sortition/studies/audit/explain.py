@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sortition.audit.schema import answer_ids, answer_values
+from sortition.audit.entry_schema import answer_ids, answer_values
 from sortition.core import policy
 from sortition.core.errors import bad, printable
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.results.history import Fate, fates
 from sortition.results.names import ClientNames
 from sortition.studies.audit.log_reader import DecodedRound, Log, Question, reading

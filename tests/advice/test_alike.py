@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sortition.advice.advise import Advice
 from sortition.advice.alike import HARDLY_DIFFERENT, NATURAL, alike_note, labels_between_clients
 from sortition.advice.profile import KnownFederation
+from sortition.advice.simulated_ranking import Advice
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods" / "microcosm.md"
 ALIKE = np.array([[50, 50], [104, 96], [49, 51]])

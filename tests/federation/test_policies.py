@@ -581,10 +581,12 @@ class TestFederation:
         assert listed == sorted(made.history[0]["cohort"])
 
     def test_nobody_eligible_is_a_skipped_round_with_a_line(self, tmp_path, caplog):
-        made = federation(tmp_path, devices(2), policy=Policy(lifetime=1))
-        with caplog.at_level(logging.WARNING):
+        made = federation(tmp_path, devices(2), policy=Policy(lifetime=1), patience=20.0)
+        with caplog.at_level(logging.INFO):
             made.run(3)
         assert [record["skipped"] for record in made.history] == [False, True, True]
+        reasons = "of 2 clients online, 0 are busy, and the others are not eligible: 2 (chosen 1 of 1 times in all)"
+        assert caplog.messages.count(f"Waiting: {reasons}; the round is skipped in 20 s (patience)") == 2
         assert made.history[1]["notes"]["skipped"] == "nobody eligible"
         assert made.history[1]["excluded"] == {"lifetime=1": 2}
         line = "Round 1 is skipped: the policy leaves nobody eligible; left out are 2 (chosen 1 of 1 times in all)"

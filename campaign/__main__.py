@@ -136,7 +136,7 @@ def main() -> int:
     if given.part == "microcosm" and given.of == "clients":
         from campaign import suite_clients
 
-        return suite_clients.report(Path(given.out), given.settings, show=given.show)
+        return suite_clients.report(Path(given.out), given.settings, seeds=given.seeds, show=given.show)
     if given.part == "microcosm":
         from campaign import microcosm
 

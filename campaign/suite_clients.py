@@ -17,20 +17,21 @@ import numpy as np
 import polars as pl
 from scipy.stats import sem
 from scipy.stats import t as student_t
-from sortition.core.record import RoundRecord
-from sortition.studies.federation import setup
-from sortition.studies.runs.task import in_one_thread
 
 from sortition.core.arrays import Floats, worst_tenth
+from sortition.core.round_record import RoundRecord
 from sortition.leaderboard.entrants import BASELINE, Entrant, load_configurations
 from sortition.leaderboard.figures import Curve
 from sortition.leaderboard.run_rows import choices_digest, read_all
+from sortition.leaderboard.run_seconds import estimated_seconds
 from sortition.leaderboard.tracks import TrackCell, TrackSuite, load_tracks
 from sortition.learning.vector import Vector
 from sortition.simulation import Simulation, run
+from sortition.studies.build_federation import setup
+from sortition.studies.runs.run_task import in_one_thread
 
 METHOD = "microcosm"
-STORED = Path("docs/leaderboard-2")
+STORED = Path(__file__).parents[1] / "docs" / "leaderboard-2"
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,14 @@ class SuiteRun:
         return (self.cell.name, self.entrant.label, self.seed)
 
 
-def suite_runs(suite: TrackSuite, cells: Sequence[str]) -> Iterator[SuiteRun]:
-    """Yield the runs of both methods in these cells, or in all held-out cells of the track."""
+def suite_runs(suite: TrackSuite, cells: Sequence[str], seeds: int) -> Iterator[SuiteRun]:
+    """Yield the runs of both methods in these cells, or in all held-out cells of the track, the cheapest first."""
     entrants = {entrant.label: entrant for entrant in load_configurations().defaults()}
-    for cell in suite.cells("seconds", "held-out"):
+    held_out = suite.cells("seconds", "held-out")
+    for cell in sorted(held_out, key=lambda cell: estimated_seconds(suite, cell, BASELINE)):
         if cells and cell.name not in cells:
             continue
-        for seed in suite.seeds_of(cell):
+        for seed in suite.seeds_of(cell)[:seeds]:
             for label in (BASELINE, METHOD):
                 yield SuiteRun(cell, entrants[label], seed)
 
@@ -171,15 +173,15 @@ def _with_interval(gains: Floats) -> str:
     return f"{gains.mean():+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def report(path: Path, cells: Sequence[str], *, show: bool) -> int:
-    """Play what the file lacks, unless it is only to be shown, and print the table."""
+def report(path: Path, cells: Sequence[str], *, seeds: int, show: bool) -> int:
+    """Play what the file lacks of the first ``seeds``, unless it is only to be shown, and print the table."""
     suite = load_tracks()
     if not show:
         outcomes = read(path)
         done = {(outcome.cell, outcome.method, outcome.seed) for outcome in outcomes}
         stored = _stored_choices(suite)
         with path.open("a") as lines:
-            for suite_run in suite_runs(suite, cells):
+            for suite_run in suite_runs(suite, cells, seeds):
                 if suite_run.key not in done:
                     outcome = played(suite, suite_run, stored.get(suite_run.key))
                     lines.write(json.dumps(asdict(outcome)) + "\n")

@@ -77,7 +77,7 @@ class TestSimulator:
             owners = [client // 5 for client in record["cohort"]]
             assert len(owners) == len(set(owners)) == 2
 
-    @pytest.mark.parametrize("rule", ["battery", "charging", "idle", "hours"])
+    @pytest.mark.parametrize("rule", ["battery", "charging", "idle", "hours", "server's hours"])
     def test_rules_on_the_habits_of_simulated_devices(self, rule):
         habits = Habits(zones=(-8.0, 0.0, 9.0))
         policies = {
@@ -85,9 +85,11 @@ class TestSimulator:
             "charging": Policy(charging=True),
             "idle": Policy(idle=True),
             "hours": Policy(hours="22-6", local_hours=True),
+            "server's hours": Policy(hours="22-6"),
         }
         own = world(seed=3, devices=Devices(speed=0.002))  # a round takes hours
-        made = Setup(own, load("uniform"), 2, 40, policies=(policies[rule],), habits=habits, seed=5)
+        rounds = 150 if rule == "server's hours" else 40  # a round that the policy leaves empty takes ten minutes
+        made = Setup(own, load("uniform"), 2, rounds, policies=(policies[rule],), habits=habits, seed=5)
         life = DailyLife(habits, own.n_clients, own.seed)
         records = []
         run(made, on_record=lambda _, record: records.append(record) and None)
@@ -99,6 +101,7 @@ class TestSimulator:
                 "charging": facts["charging"],
                 "idle": facts["idle"],
                 "hours": ((clock / 3600 + facts["utc_offset"] - 22) % 24) < 8,
+                "server's hours": np.full(own.n_clients, (clock / 3600 - 22) % 24 < 8),
             }[rule]
             assert all(allowed[client] for client in record["cohort"])
             assert sum((record.get("excluded") or {}).values()) == int((~allowed).sum())

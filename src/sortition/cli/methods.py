@@ -301,20 +301,35 @@ def check(name: Name) -> None:
     """Check a method against the contract that every method keeps, point by point."""
     from sortition.testing import ContractError, contract
 
-    broken_lines: list[str] = []  # where each broken point raised
+    messages: list[str] = []  # what each broken point said
+    lines: list[str] = []  # where it raised
     cls = _find(name)
     for title, point in contract(cls):
         try:
             point()
         except ContractError as error:
             line = _raising_line(error, cls)
-            full_traceback = "" if line in broken_lines else _traceback(error)
-            typer.echo(f"BROKEN  {title}\n        {error}{line}{full_traceback}")
-            broken_lines.append(line)
+            message = f"{_message(error)}{line}"
+            if message in messages:
+                typer.echo(f"BROKEN  {title}\n        The same error as above.")
+            elif line in lines:
+                typer.echo(f"BROKEN  {title}\n        {message}")
+            else:
+                typer.echo(f"BROKEN  {title}\n        {message}{_traceback(error)}")
+            messages.append(message)
+            lines.append(line)
         else:
             typer.echo(f"kept    {title}")
-    if broken_lines:
+    if messages:
         raise typer.Exit(FAILED)
+
+
+def _message(error: BaseException) -> str:
+    """Return what a method raised, or how it chose wrongly in silence."""
+    cause = error.__cause__
+    if cause is None:
+        return str(error)
+    return f"{type(cause).__name__}: {cause}"
 
 
 def _raising_line(error: BaseException, cls: SelectorClass) -> str:
@@ -328,9 +343,11 @@ def _raising_line(error: BaseException, cls: SelectorClass) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """Return what a method raised in full, which is printed once for each line of its code."""
+    """Return the traceback of what a method raised; nothing where the message says what the method must not do."""
+    from sortition.core.errors import SortitionError
+
     cause = error.__cause__
-    if cause is None:
+    if cause is None or isinstance(cause, SortitionError):
         return ""
     text = "".join(traceback.format_exception(cause)).rstrip()
     return "\n" + textwrap.indent(text, " " * 8)

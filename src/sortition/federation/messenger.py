@@ -211,18 +211,26 @@ class Messenger:
                 self._say_nobody_is_eligible(candidates)
                 return candidates
             if self.clock() >= next_line:
-                reasons = ""
-                if self.policy.excluded:
-                    reasons = f": {self.policy.said()}"
-                self.logger.info(
-                    "Waiting: of %d clients online, %d are busy, and the others are not eligible%s",
-                    present.size,
-                    self.busy,
-                    reasons,
-                )
+                self._say_who_is_waited_for(present, until=began + self.options.patience)
                 next_line = self.clock() + LOG_EVERY
             self._receive(min(pause, max(self.options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_RECHECK)
+
+    def _say_who_is_waited_for(self, present: Ids, until: float) -> None:
+        """Log why nobody of these clients can be chosen, and when the round is skipped."""
+        reasons = ""
+        if self.policy.excluded:
+            reasons = f": {self.policy.said()}"
+        end = ""
+        if until != np.inf:
+            end = f"; the round is skipped in {until - self.clock():.0f} s (patience)"
+        self.logger.info(
+            "Waiting: of %d clients online, %d are busy, and the others are not eligible%s%s",
+            present.size,
+            self.busy,
+            reasons,
+            end,
+        )
 
     def _say_nobody_is_eligible(self, candidates: Ids) -> None:
         """Log that a round is skipped since a policy leaves nobody eligible."""

@@ -61,6 +61,7 @@ SHARED = (
     "faults",
     "attacks",
     "evaluate_every",
+    "precision",
 )
 OF_THE_METHOD = ("guards.reweight",)
 SHOWN_DIGEST = 12  # characters of a digest that tell two apart for a reader

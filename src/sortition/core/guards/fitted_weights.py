@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.mixtures import FLAT, label_mixtures, spread_of
+from sortition.core.mixtures import FLAT, between_clients, label_mixtures, spread_of
 from sortition.core.population import Population
 from sortition.core.simplex import simplex_fit
 
@@ -35,7 +35,7 @@ class FittedWeights:
         self.total = max(float(examples.sum()), 1.0)
         self.mean, spread = spread_of(label_mixtures(known_counts), examples / self.total)
         self.scale = 1.0 / np.sqrt(spread) if spread > FLAT else 0.0
-        kappa = spread / max(1.0 - float(self.mean @ self.mean), FLAT)
+        kappa = between_clients(self.mean, spread)
         self.trade_off = min(TRADE_OFF / max(kappa, FLAT), LARGEST_TRADE_OFF)
 
     def weights(self, ids: Ids) -> Floats:

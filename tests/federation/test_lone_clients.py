@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from campaign.trust import TRUSTED
-from sortition.federation.screening import ModelCheck
+from sortition.federation.reply_screening import ModelCheck
 from tests.federation.fake import Device, Federation, Network
 from tests.federation.test_messenger import Everybody, devices
 

@@ -15,9 +15,9 @@ from typing import Any
 from campaign.operate.settings import LEAST_BATTERY, POLICIES, Diary, Settings
 from campaign.policies import Use, violations
 from campaign.prometheus import Prometheus
-from sortition.core.record import answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.core.storage import snapshot
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 STORED_WITHIN = 2.0  # seconds that Prometheus has to store the last page that it was sent
 PERIOD = "2h"  # over which Prometheus is asked for its last samples

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sortition.advice.profile import KnownFederation, Profile, from_profile
+from sortition.advice.read_description import known_federation
 from sortition.advice.replay import measured, replay, replay_table
-from sortition.advice.sources import known_federation
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import execute, place
 

@@ -15,7 +15,7 @@ import yaml
 from campaign.prometheus import EXAMPLES, free_port, scraping
 from tests.federation.prometheus import AtTheEnd, needs_prometheus, needs_promtool
 from tests.federation.scraping import samples
-from tests.federation.test_metrics import broken, check_counters, played, scraped
+from tests.federation.test_monitoring import broken, check_counters, played, scraped
 
 from sortition.core import Guards
 from sortition.federation import Metrics

@@ -16,13 +16,13 @@ from sortition.report import write as write_report
 from sortition.results import run_folder
 from sortition.results.policy_costs import ALL_RULES, PolicyRun, rule_costs
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, checkpoint, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, run, run_checkpoint, start
 from sortition.simulation.habits import DailyLife
-from sortition.studies.audit.run import examine
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.audit.why import why
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
-from sortition.studies.policy_costs import with_policy_costs
+from sortition.studies.policy_cost_runs import with_policy_costs
 
 TWICE = Policy(participations=1, window="2 rounds")
 KEY = "participations=1/2 rounds"
@@ -77,7 +77,7 @@ class TestSimulator:
             owners = [client // 5 for client in record["cohort"]]
             assert len(owners) == len(set(owners)) == 2
 
-    @pytest.mark.parametrize("rule", ["battery", "charging", "idle", "hours"])
+    @pytest.mark.parametrize("rule", ["battery", "charging", "idle", "hours", "server's hours"])
     def test_rules_on_the_habits_of_simulated_devices(self, rule):
         habits = Habits(zones=(-8.0, 0.0, 9.0))
         policies = {
@@ -85,9 +85,11 @@ class TestSimulator:
             "charging": Policy(charging=True),
             "idle": Policy(idle=True),
             "hours": Policy(hours="22-6", local_hours=True),
+            "server's hours": Policy(hours="22-6"),
         }
         own = world(seed=3, devices=Devices(speed=0.002))  # a round takes hours
-        made = Setup(own, load("uniform"), 2, 40, policies=(policies[rule],), habits=habits, seed=5)
+        rounds = 150 if rule == "server's hours" else 40  # a round that the policy leaves empty takes ten minutes
+        made = Setup(own, load("uniform"), 2, rounds, policies=(policies[rule],), habits=habits, seed=5)
         life = DailyLife(habits, own.n_clients, own.seed)
         records = []
         run(made, on_record=lambda _, record: records.append(record) and None)
@@ -99,6 +101,7 @@ class TestSimulator:
                 "charging": facts["charging"],
                 "idle": facts["idle"],
                 "hours": ((clock / 3600 + facts["utc_offset"] - 22) % 24) < 8,
+                "server's hours": np.full(own.n_clients, (clock / 3600 - 22) % 24 < 8),
             }[rule]
             assert all(allowed[client] for client in record["cohort"])
             assert sum((record.get("excluded") or {}).values()) == int((~allowed).sum())
@@ -119,8 +122,8 @@ class TestSimulator:
         whole = [first.play_round() for _ in range(12)]
         half = start(made("uniform"))
         records = [half.play_round() for _ in range(6)]
-        checkpoint.save(tmp_path / "half.npz", half)
-        again = checkpoint.load(tmp_path / "half.npz", made("uniform"))
+        run_checkpoint.save(tmp_path / "half.npz", half)
+        again = run_checkpoint.load(tmp_path / "half.npz", made("uniform"))
         records += [again.play_round() for _ in range(6)]
         assert records == whole
 
@@ -155,8 +158,8 @@ class TestSimulator:
         lines = []
         for _ in range(12):
             lines.append(json.dumps(simulation.play_round()))
-            checkpoint.save(tmp_path / "c.npz", simulation)
-            simulation = checkpoint.load(tmp_path / "c.npz", setup(policies))
+            run_checkpoint.save(tmp_path / "c.npz", simulation)
+            simulation = run_checkpoint.load(tmp_path / "c.npz", setup(policies))
         assert lines == whole
 
     def test_a_crash_counts_nothing_twice(self):

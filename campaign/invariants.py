@@ -10,8 +10,8 @@ import numpy as np
 
 from sortition.core import Reading, Registrar
 from sortition.core.arrays import Ids
+from sortition.core.population import Population
 from sortition.core.questions import Measure
-from sortition.core.rounds import Population
 from sortition.core.state import State
 
 # Fields of memory that hold what clients told: a row is touched by its own client's words only. FedCor's embeddings X

@@ -9,8 +9,8 @@ import pytest
 from sortition.core.errors import DataError, InputError
 from sortition.data import by_client, from_clients, from_frame, from_leaf, load
 from sortition.data.natural import from_table
+from sortition.studies.build_federation import split
 from sortition.studies.config import Data, validated
-from sortition.studies.federation import split
 
 X = np.arange(60, dtype=np.float32).reshape(30, 2)
 Y = np.arange(30) % 3

@@ -18,14 +18,14 @@ from tests.federation.fake import Device, Network
 
 from sortition import Policy
 from sortition.core import InputError, StorageError
+from sortition.core.cohort import Cohort
 from sortition.core.questions import Measure
-from sortition.core.rounds import Cohort
 from sortition.core.signals import LOSS, TRAINING_LOSS, ModelSize
 from sortition.federation import Federation
 from sortition.federation.ledger import Claim, Ledger
 from sortition.federation.policies import Eligible, PolicyKeeper
 from sortition.selectors import load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 from sortition.studies.audit.why import why
 
 EVEN = load("uniform", weights="uniform")

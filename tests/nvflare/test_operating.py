@@ -13,7 +13,7 @@ from tests.nvflare.loopback import federation
 from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow, played
 
 from sortition.core.errors import InputError
-from sortition.nvflare.options import read_options
+from sortition.nvflare.controller_options import read_options
 
 BOTH = pytest.mark.parametrize("kind", [Workflow, WithinFedAvg], ids=["own", "fedavg"])
 SHADOW = json.loads('["fedgs", {"name": "uniform", "label": "plain", "weights": "uniform"}, {"name": "oort"}]')

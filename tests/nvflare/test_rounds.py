@@ -10,12 +10,12 @@ from nvflare.app_common.abstract.fl_model import FLModel
 from tests.nvflare.loopback import MODEL, Quadratic, Site, facts, federation
 from tests.nvflare.loopback_controllers import Workflow, begun, cohorts, made, played
 
-from sortition.clients.models import as_vector
+from sortition.clients.named_arrays import as_vector
 from sortition.core import InputError, Population, Registrar
-from sortition.core.client_names import natural_order
-from sortition.nvflare.options import read_combining, read_options
+from sortition.federation.members import natural_order
+from sortition.nvflare.controller_options import read_combining, read_options
 from sortition.selectors import discover, find, load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 
 def runnable():

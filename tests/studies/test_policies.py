@@ -16,13 +16,13 @@ from sortition.report import write as write_report
 from sortition.results import run_folder
 from sortition.results.policy_costs import ALL_RULES, PolicyRun, rule_costs
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, checkpoint, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, run, run_checkpoint, start
 from sortition.simulation.habits import DailyLife
-from sortition.studies.audit.run import examine
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.audit.why import why
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
-from sortition.studies.policy_costs import with_policy_costs
+from sortition.studies.policy_cost_runs import with_policy_costs
 
 TWICE = Policy(participations=1, window="2 rounds")
 KEY = "participations=1/2 rounds"
@@ -119,8 +119,8 @@ class TestSimulator:
         whole = [first.play_round() for _ in range(12)]
         half = start(made("uniform"))
         records = [half.play_round() for _ in range(6)]
-        checkpoint.save(tmp_path / "half.npz", half)
-        again = checkpoint.load(tmp_path / "half.npz", made("uniform"))
+        run_checkpoint.save(tmp_path / "half.npz", half)
+        again = run_checkpoint.load(tmp_path / "half.npz", made("uniform"))
         records += [again.play_round() for _ in range(6)]
         assert records == whole
 
@@ -155,8 +155,8 @@ class TestSimulator:
         lines = []
         for _ in range(12):
             lines.append(json.dumps(simulation.play_round()))
-            checkpoint.save(tmp_path / "c.npz", simulation)
-            simulation = checkpoint.load(tmp_path / "c.npz", setup(policies))
+            run_checkpoint.save(tmp_path / "c.npz", simulation)
+            simulation = run_checkpoint.load(tmp_path / "c.npz", setup(policies))
         assert lines == whole
 
     def test_a_crash_counts_nothing_twice(self):

@@ -13,8 +13,8 @@ from sortition.core.errors import InputError, SortitionError
 from sortition.core.import_policy import only
 from sortition.results import metrics
 from sortition.results.task_metric import higher_is_better, metric_of
-from sortition.simulation import checkpoint, start
-from sortition.studies import federation
+from sortition.simulation import run_checkpoint, start
+from sortition.studies import build_federation
 from sortition.studies.plan import plan
 
 SMALL = {"rounds": 3, "cohort": 2, "clients": 5, "progress": False, "jobs": 1}
@@ -390,13 +390,13 @@ def test_a_checkpoint_of_a_task_goes_on_to_the_same_records(tmp_path):
     x, y = regression()
     np.savez(tmp_path / "own.npz", x=x, y=y)
     config = plan(study_table(tmp_path / "own.npz", loss="mse", metric="mae")).runs[0]
-    setup = federation.setup(config)[1]
+    setup = build_federation.setup(config)[1]
     simulation = start(setup)
     whole = [simulation.play_round() for _ in range(4)]
     first_half = start(setup)
     records = [first_half.play_round() for _ in range(2)]
-    checkpoint.save(tmp_path / "checkpoint.npz", first_half)
-    second_half = checkpoint.load(tmp_path / "checkpoint.npz", setup)
+    run_checkpoint.save(tmp_path / "checkpoint.npz", first_half)
+    second_half = run_checkpoint.load(tmp_path / "checkpoint.npz", setup)
     records += [second_half.play_round() for _ in range(2)]
     assert json.dumps(records) == json.dumps(whole)
 

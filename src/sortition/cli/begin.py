@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.options import console
 from sortition.cli.prose import bare
+from sortition.cli.shared_options import console
 
 
 def init(

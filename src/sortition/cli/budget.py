@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.options import Allow, allowing
+from sortition.cli.shared_options import Allow, allowing
 
 if TYPE_CHECKING:
     from sortition.core.selector import AnySelector
@@ -35,7 +35,7 @@ def budget(
     Example: sortition budget poisson uniform --clients 1000 --cohort 20 --rounds 500 --noise 1.0
     """
     from sortition.core.errors import InputError
-    from sortition.privacy.budget import privacy_budget
+    from sortition.privacy.epsilon import privacy_budget
 
     with allowing(allow):
         if len(what) == 1 and what[0].endswith(".toml"):
@@ -72,7 +72,7 @@ def _of_methods(
     from sortition.core.errors import bad
     from sortition.privacy import Deployment
     from sortition.selectors import load
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
 
     if q is not None and "poisson" not in names:
         raise bad("--q", "left out where no method is poisson", q)
@@ -90,7 +90,7 @@ def _of_methods(
 def _of_study(path: Path) -> Cases:
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.promises import deployments
+    from sortition.studies.study_promises import deployments
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
     return deployments(plan(table, owner=path.name))

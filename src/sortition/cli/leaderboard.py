@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sortition.cli.options import Jobs, Quiet, allowing, console
+from sortition.cli.shared_options import Jobs, Quiet, allowing, console
 
 if TYPE_CHECKING:
     import polars as pl
@@ -121,10 +121,17 @@ def leaderboard(
         tune=tune,
         retry=retry,
         quiet=quiet,
-        stop_at=math.inf if hours is None else time.monotonic() + 3600 * hours,
+        stop_at=_moment_after(hours),
     )
     with allowing(users_modules):
         _on_tracks(options, show=show, estimate=estimate, verify=verify, share=verify_share, seed=verify_seed)
+
+
+def _moment_after(hours: float | None) -> float:
+    """Return the moment of the monotonic clock after so many hours; infinite without a limit."""
+    if hours is None:
+        return math.inf
+    return time.monotonic() + 3600 * hours
 
 
 def _on_tracks(options: TrackOptions, *, show: bool, estimate: bool, verify: bool, share: float, seed: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.options import Allow, allowing
+from sortition.cli.shared_options import Allow, allowing
 
 if TYPE_CHECKING:
     from sortition.privacy import Deployment, PrivacyFinding, Promises
@@ -67,7 +67,7 @@ def _lint_methods(names: list[str], promises: Promises, deployment: Deployment) 
     from sortition.cli.methods import default_instance
     from sortition.core.errors import InputError
     from sortition.privacy import Promises, lint
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
 
     if promises == Promises():
         raise InputError(
@@ -82,7 +82,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     from sortition.privacy import Promises
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.promises import linted
+    from sortition.studies.study_promises import linted
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
     study_plan = plan(table, owner=path.name)
@@ -95,7 +95,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
 
 def announce(plan: StudyPlan) -> None:
     """Print what is unsound about a study that is about to run, where it promises anything."""
-    from sortition.studies.promises import linted
+    from sortition.studies.study_promises import linted
 
     for label, findings in linted(plan).items():
         for finding in findings:

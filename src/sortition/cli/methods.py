@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.options import Allow, allowing, console
 from sortition.cli.prose import bare, print_prose
+from sortition.cli.shared_options import Allow, allowing, console
 
 if TYPE_CHECKING:
     from sortition.core.signals import Signal
@@ -224,7 +224,7 @@ def _described(signal: Signal) -> str:
 
 
 def _find(name: str) -> SelectorClass:
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
 
     sys.path.insert(0, str(Path.cwd()))
     return selector_class(name)
@@ -269,7 +269,7 @@ def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
     """Return the BibTeX of the methods of runs, or the paragraph of a paper."""
     from sortition.report.gather import gather
     from sortition.report.methods_paragraph import methods_paragraph
-    from sortition.report.pack import DOCUMENTS
+    from sortition.report.pack_with_page import DOCUMENTS
     from sortition.results.pack import unpacked
 
     with unpacked([source], DOCUMENTS) as folders:
@@ -282,7 +282,7 @@ def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
 
 
 def _methods_of_file(path: str, allow: list[str] | None) -> list[SelectorClass]:
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
     from sortition.studies.plan import read
 
     with allowing(allow):

@@ -255,7 +255,7 @@ def pack(
 
     Example: sortition pack runs/first -o first.zip
     """
-    from sortition.report.pack import pack as write_study
+    from sortition.report.pack_with_page import pack as write_study
 
     path = write_study(folder, out)
     typer.echo(f"pack: {path} ({path.stat().st_size / 1e6:.2g} MB)")

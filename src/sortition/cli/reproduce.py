@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import exit_for
-from sortition.cli.options import Allow, Jobs, On, Quiet, allowing, console
+from sortition.cli.shared_options import Allow, Jobs, On, Quiet, allowing, console
 
 if TYPE_CHECKING:
-    from sortition.reproduction.page import ReproductionPage
     from sortition.reproduction.preset import Preset
-    from sortition.reproduction.reproduce import Cuts
+    from sortition.reproduction.preset_page import ReproductionPage
+    from sortition.reproduction.run_preset import Cuts
     from sortition.studies.runs.runner import Execution
 
 
@@ -49,8 +49,8 @@ def reproduce(
         _print_index()
         return
     from sortition.reproduction import preset
-    from sortition.reproduction.page import write_pages
-    from sortition.reproduction.reproduce import Cuts, cut
+    from sortition.reproduction.preset_page import write_pages
+    from sortition.reproduction.run_preset import Cuts, cut
     from sortition.studies.runs import runner
 
     screen = console()
@@ -83,8 +83,8 @@ def _reproduce(
     preset: Preset, total: Execution, *, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
 ) -> ReproductionPage:
     """Run and show one preset, write its page where it has one of its own, and add to what failed."""
-    from sortition.reproduction.page import write_pages
-    from sortition.reproduction.reproduce import reproduce
+    from sortition.reproduction.preset_page import write_pages
+    from sortition.reproduction.run_preset import reproduce
     from sortition.studies.runs.progress import showing
 
     screen = console()

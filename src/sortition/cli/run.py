@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sortition.cli.exit_codes import exit_for
 from sortition.cli.lint import announce
-from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console, naming
+from sortition.cli.shared_options import Allow, Jobs, On, Quiet, Set, allowing, console, naming
 
 if TYPE_CHECKING:
     from sortition.studies.plan import StudyPlan
@@ -50,7 +50,7 @@ def run(
     """
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.policy_costs import with_policy_costs
+    from sortition.studies.policy_cost_runs import with_policy_costs
     from sortition.studies.run_filter import matching_runs
 
     with allowing(allow):

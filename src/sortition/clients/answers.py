@@ -8,10 +8,10 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from sortition.clients.received import Context, MakeClient
+from sortition.clients.received_model import Context, MakeClient
 from sortition.core.arrays import Array
-from sortition.core.client import LocalClient
 from sortition.core.errors import InputError, bad
+from sortition.core.local_client import LocalClient
 from sortition.core.signals import SIGNALS, Payload, Signal, find_signal
 
 Facts = Callable[[Context], Mapping[str, npt.ArrayLike]]  # from the framework's context to facts by name

@@ -10,12 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids
+from sortition.core.cohort import NOBODY, Notes
 from sortition.core.errors import InputError, bad, unknown
+from sortition.core.guards.row_screening import (
+    Answers,
+    Screened,
+    Shape,
+    in_order_asked,
+    is_compared,
+    screen,
+    winsorised,
+)
 from sortition.core.guards.scales import MODEL
-from sortition.core.guards.screening import Answers, Screened, Shape, in_order_asked, is_compared, screen, winsorised
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Reading
-from sortition.core.rounds import NOBODY, Notes
 from sortition.core.selector import AnySelector
 from sortition.core.signals import Signal
 from sortition.core.storage.safe_files import whole_number

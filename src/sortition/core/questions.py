@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen
+from sortition.core.cohort import NOBODY, Cohort, Round
 from sortition.core.errors import UndeclaredError, bad
-from sortition.core.rounds import NOBODY, Cohort, Round
 from sortition.core.sampling import top
 from sortition.core.signals import Signal
 

@@ -18,22 +18,23 @@ from typing import Self, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core import registrar_snapshot
+from sortition.core import saved_state
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
+from sortition.core.cohort import NOBODY, Cohort, Round
 from sortition.core.errors import bad
-from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.guards.eligibility import Admission, Eligibility
-from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.reweighting import check_weighing
+from sortition.core.guards.row_lengths import Lengths
+from sortition.core.guards.row_screening import Shape, is_compared
 from sortition.core.guards.scales import MODEL
-from sortition.core.guards.screening import Shape, is_compared
 from sortition.core.guards.settings import Guards
+from sortition.core.in_flight import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.intake import Intake, UpdateVerdict, with_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
+from sortition.core.population import Population
 from sortition.core.questions import NEVER, Feedback, Reading
-from sortition.core.registrar_snapshot import LastSelection
-from sortition.core.rounds import NOBODY, Cohort, Population, Round
+from sortition.core.saved_state import LastSelection
 from sortition.core.selector import AnySelector, Needs, Selector, resolved_for
 from sortition.core.signals import ModelSize
 from sortition.core.state import State
@@ -747,7 +748,7 @@ class Registrar:
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return everything that the next round depends on, as named arrays and a JSON-able header."""
         with self._thread.inside():
-            return registrar_snapshot.export(self)
+            return saved_state.export(self)
 
     def options(self) -> dict[str, list[str]]:
         """Return the optional facts that the selection has used from its first round on, for a snapshot's header."""
@@ -759,8 +760,8 @@ class Registrar:
     def restore(self, arrays: Mapping[str, Array], header: StoredTable) -> Self:
         """Take over what :meth:`export` gave; refuse another selection. Another model acts as :meth:`resize`."""
         with self._thread.inside():
-            twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
-            restored = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
+            twin = self._resolved_as(saved_state.optional(header, self._unresolved.needs))
+            restored = saved_state.parse(arrays, header, twin)  # what follows cannot be refused
             self._abandon()
             self._apply(
                 _Changes(
@@ -817,7 +818,7 @@ class Registrar:
     ) -> Registrar:
         """Go on from a snapshot; horizon and guards default to its own, another model acts as :meth:`resize`."""
         arrays, header = snapshot.load(path)
-        saved = registrar_snapshot.settings(header, path)
+        saved = saved_state.settings(header, path)
         if horizon is None:
             horizon = saved.horizon
         if guards is None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
+from sortition.core.cohort import NOBODY, Cohort, Notes, Round, check_cohort
 from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import Answers, Shape, in_order_asked
+from sortition.core.guards.row_screening import Answers, Shape, in_order_asked
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
-from sortition.core.rounds import NOBODY, Cohort, Notes, Round, check_cohort
 from sortition.core.selector import AnySelector, Asking, Needs
 from sortition.core.state import State
 from sortition.core.streams import stream

@@ -10,28 +10,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, cast
 
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
+from sortition.core.cohort import NOBODY, Cohort, Notes
 from sortition.core.errors import bad
-from sortition.core.flights import Dispatched
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
 from sortition.core.guards.settings import Guards
+from sortition.core.in_flight import Dispatched
+from sortition.core.population import Population
 from sortition.core.questions import Measure
-from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import NOBODY, Cohort, Notes, Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
 from sortition.core.signals import ModelSize
 from sortition.core.turn import MeteredQuestion, Turn
-from sortition.federation.pace import CohortPace, Staleness
+from sortition.federation.pace import CohortPace
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.record import in_order, round_record, step_record
+from sortition.federation.recording import in_order, round_record, step_record
 from sortition.federation.shadow import Shadows
+from sortition.federation.staleness import Staleness
 
 USED_ELSEWHERE = "another job used up its limit"
 
@@ -244,6 +246,7 @@ class Driver:
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
         self.shadows: Shadows | None = None  # other methods that choose beside the live one
+        self.durations: Sequence[float] = ()  # of the trainings so far, for a deadline that follows them
         self.selection_seconds = 0.0  # how long the method computed for the choices of this round
         self._started = started
         self._keep = keep
@@ -310,7 +313,7 @@ class Driver:
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn; where no place is free, it is a skipped one."""
         clock = self.backend.elapsed()
-        deadline = self.deadline()
+        deadline = self._deadline()
         excluded = self.policy.excluded
         if not self.pace.rule.overlaps:
             return registrar.begin(available, self.pace.places, clock=clock, deadline=deadline, excluded=excluded)
@@ -327,9 +330,12 @@ class Driver:
             excluded=excluded,
         )
 
-    def deadline(self) -> float | None:
+    def _deadline(self) -> float | None:
         """Seconds after which the clients of the next selection are no longer waited for; None for no such limit."""
-        return None if self.pace.deadline == math.inf else self.pace.deadline
+        deadline = self.pace.deadline_after(self.durations)
+        if math.isinf(deadline):
+            return None
+        return deadline
 
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""

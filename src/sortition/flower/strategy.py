@@ -23,25 +23,26 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from sortition.aggregation import CombineRule
 from sortition.core import Guards, Registrar
+from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, bad
 from sortition.core.policy import Policy
-from sortition.core.record import RoundRecord
-from sortition.core.rounds import Cohort
+from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
 from sortition.federation.arrangement import ShadowOption, arranged
-from sortition.federation.engine import Combining
+from sortition.federation.deadline import DEADLINE
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
-from sortition.federation.metrics import MetricsOption, sinks
+from sortition.federation.model_engine import Combining
+from sortition.federation.monitoring import MetricsOption, sinks
 from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
-from sortition.federation.overlap import OverlappingMessenger
-from sortition.federation.pace import DEADLINE, Pace
-from sortition.federation.screening import ModelCheck
-from sortition.flower import wire
+from sortition.federation.overlapping_messenger import OverlappingMessenger
+from sortition.federation.pace import Pace
+from sortition.federation.reply_screening import ModelCheck
+from sortition.flower import codec
+from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy
-from sortition.flower.engine import FlowerEngine, check_mass, log_other_examples, train_config
+from sortition.flower.grid_transport import FlowerRound, FlowerTransport, collect
 from sortition.flower.strategy_kinds import Kind, layers, log_unread
-from sortition.flower.transport import FlowerRound, FlowerTransport, collect
 from sortition.privacy import Deployment, Promises, lint
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
@@ -313,7 +314,7 @@ class SelectorStrategy(Strategy):
         with ExitStack() as stack:
             played = self.federation.open(stack)
             if played:
-                initial_arrays = wire.to_record(self.engine.model)
+                initial_arrays = codec.to_record(self.engine.model)
             self._take_over(stack)
             rounds_left = max(num_rounds - played, 0)
             arguments: dict[str, object] = {**options, "num_rounds": rounds_left}
@@ -352,9 +353,7 @@ class SelectorStrategy(Strategy):
         self.engine.show(arrays)
         self.engine.server_round = server_round + self.files.played
         self.transport.round = FlowerRound(self.engine.server_round, arrays, config, self.engine.model)
-        opened = self.driver.open_round()
-        size = self.messenger.model_size().parameters or 0
-        self.combining.check_memory(size, len(self.members))
+        opened = self.federation.open_round()
         owner = type(self.selector).__name__
         log(INFO, "configure_train: %s chose %d of %d", owner, opened.cohort.ids.size, opened.available)
         check_mass(opened.cohort, self.engine, owner)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sortition.core.cost import Until
 from sortition.report.gather import Setting
-from sortition.results.cost import devices_differ
+from sortition.results.equal_cost import devices_differ
 from sortition.results.summary import inputs_of
 from sortition.results.sweeps import flat, value_text
 

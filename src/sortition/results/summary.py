@@ -20,7 +20,7 @@ from sortition.results.comparisons import (
     with_inputs,
 )
 from sortition.results.copies import Copy, without_copies
-from sortition.results.cost import common_budget, figures_at_cost, limit_of
+from sortition.results.equal_cost import common_budget, figures_at_cost, limit_of
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Budget, Comparison, Reason, centre

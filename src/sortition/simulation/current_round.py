@@ -10,21 +10,19 @@ from functools import cached_property
 
 import numpy as np
 
-from sortition.aggregation.limits import shortened_rows
+from sortition.aggregation.clipping import shortened_rows
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.screening import Answers, norms
+from sortition.core.cohort import NOBODY, Cohort
+from sortition.core.guards.row_screening import Answers, norms
 from sortition.core.intake import UpdateVerdict
 from sortition.core.questions import Reading
-from sortition.core.rounds import Cohort
 from sortition.learning.vector import Vector
-from sortition.simulation.costs import Ledger
 from sortition.simulation.devices import RoundEnd
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import Training, Trainings
+from sortition.simulation.round_costs import Ledger
 from sortition.simulation.setup import Setup
 from sortition.simulation.world import TrainedCohort
-
-NOBODY: Ids = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)

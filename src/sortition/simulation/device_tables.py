@@ -74,8 +74,8 @@ def _rows(table: pl.DataFrame, owner: str) -> Iterable[dict[str, Any]]:
             raise unknown("column", column, COLUMNS, owner)
     for column in REQUIRED:
         if column not in table.columns:
-            got = ", ".join(table.columns)
-            raise bad(owner, f"a table with the column {column}", got, f"The columns are {', '.join(COLUMNS)}.")
+            columns = ", ".join(table.columns)
+            raise bad(owner, f"a table with the column {column}", columns, f"The columns are {', '.join(COLUMNS)}.")
     for row in table.iter_rows(named=True):
         yield {name: value for name, value in row.items() if value is not None}
 
@@ -95,11 +95,16 @@ def _device(row: Mapping[str, Any], owner: str) -> Device:
         value = row.get(key, 1.0)
         if not (is_number(value) and math.isfinite(value) and value > 0):
             raise bad(f"{owner}.{key}", "a finite number > 0", f"{value!r} of client {client}")
-    down = row.get("bandwidth_down")
-    up = row.get("bandwidth_up")
     return Device(
         client=int(client),
         examples_per_second=float(row["examples_per_second"]),
-        bandwidth_down=None if down is None else float(down),
-        bandwidth_up=None if up is None else float(up),
+        bandwidth_down=_bandwidth(row.get("bandwidth_down")),
+        bandwidth_up=_bandwidth(row.get("bandwidth_up")),
     )
+
+
+def _bandwidth(megabits: float | None) -> float | None:
+    """Return a bandwidth as a float; None where a row says nothing of it."""
+    if megabits is None:
+        return None
+    return float(megabits)

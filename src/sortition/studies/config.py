@@ -38,7 +38,7 @@ from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
 from sortition.simulation.habits import Habits
-from sortition.studies.labels import names_folder
+from sortition.studies.folder_names import names_folder
 from sortition.studies.types import TomlTable
 
 M = TypeVar("M", bound=BaseModel)
@@ -254,19 +254,6 @@ class Federation(StrictTable):
     device: str = "cpu"
     engine: str = "auto"
     precision: str | None = None  # None: float32, and the configuration's file does not mention it
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_moved_keys(cls, table: Any) -> Any:
-        if isinstance(table, dict):
-            devices = table.get("devices")
-        else:
-            devices = None
-        for key in ("deadline", "overselect"):
-            if isinstance(devices, dict) and key in devices:
-                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
-                raise bad(f"devices.{key}", "left out", devices[key], hint)
-        return table
 
     @field_validator("policy", mode="before", json_schema_input_type=Policy | tuple[Policy, ...])
     @classmethod

@@ -21,9 +21,9 @@ from sortition.learning.rule import LocalRule
 from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.schema import DEEPEST, too_deep
-from sortition.studies import methods
+from sortition.studies import method_entries
 from sortition.studies.config import Federation, Method, Named, RunConfig, validated
-from sortition.studies.labels import check_distinct, names_folder
+from sortition.studies.folder_names import check_distinct, names_folder
 from sortition.studies.overlay import SweptValues, assign, combinations, label_of, merged, placed, sweep
 from sortition.studies.study_table import Study
 from sortition.studies.types import AnySelector, ReadOnlyTable, TomlTable
@@ -292,7 +292,7 @@ def _check_reference_lines_end(study: Study) -> None:
 def _loaded(method: Method) -> AnySelector:
     """Return the method with its parameters; a key of the study among them stands below ``[[method]]`` by mistake."""
     try:
-        return methods.selector(method.name, method.options)
+        return method_entries.selector(method.name, method.options)
     except InputError as error:
         for key in method.options:
             if key in Study.model_fields and f"{key!r};" in str(error):

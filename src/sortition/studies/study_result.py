@@ -15,7 +15,7 @@ import polars as pl
 
 from sortition.core.errors import bad
 from sortition.results import run_folder
-from sortition.results.cost import limits_not_reached
+from sortition.results.equal_cost import limits_not_reached
 from sortition.results.task_metric import tested_metrics
 from sortition.studies.types import TomlTable
 
@@ -227,7 +227,7 @@ class StudyResult:
         """Return the column that curves are drawn over, and for each of its places the mean over seeds and its band."""
         from sortition.report.charts.learning import banded, curves_at_cost
         from sortition.report.gather import gather
-        from sortition.results.cost import checked_currency
+        from sortition.results.equal_cost import checked_currency
 
         if cost is not None:
             checked_currency(cost, "plot")
@@ -283,7 +283,7 @@ class StudyResult:
 
     def pack(self, path: str | Path | None = None) -> Path:
         """Write the folder of the study into one file for a co-author; default: beside the folder, with its name."""
-        from sortition.report.pack import pack
+        from sortition.report.pack_with_page import pack
 
         return pack(self.out, path)
 

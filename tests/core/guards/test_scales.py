@@ -16,10 +16,10 @@ from sortition.core import (
     Selector,
     State,
 )
+from sortition.core.cohort import Cohort
 from sortition.core.guards.presence import Presence
+from sortition.core.guards.row_screening import winsorised
 from sortition.core.guards.scales import MODEL, Scales
-from sortition.core.guards.screening import winsorised
-from sortition.core.rounds import Cohort
 from sortition.core.selector import method
 
 N = 20

@@ -9,7 +9,7 @@ from sortition.reproduction.figures import entropy_sources
 from sortition.reproduction.theory.heterogeneity import label_entropy
 from sortition.selectors.hics import Memory
 from sortition.simulation import start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 STUDY = {

@@ -9,7 +9,7 @@ import pytest
 from sortition.core import GRADIENT, Measure
 from sortition.reproduction import preset
 from sortition.reproduction.figures import heterogeneity
-from sortition.reproduction.reproduce import Cuts, reproduce
+from sortition.reproduction.run_preset import Cuts, reproduce
 from sortition.reproduction.theory.heterogeneity import (
     clustered_share,
     convergence_term,
@@ -21,7 +21,7 @@ from sortition.reproduction.theory.heterogeneity import (
 )
 from sortition.results.run_folder import Run
 from sortition.simulation import start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 STUDY = {

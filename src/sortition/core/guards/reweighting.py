@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sortition.core.arrays import Array
+from sortition.core.cohort import Cohort
 from sortition.core.errors import bad
-from sortition.core.guards.fitted import FittedWeights
-from sortition.core.guards.intervals import Intervals
+from sortition.core.guards.fedau import Intervals
+from sortition.core.guards.fitted_weights import FittedWeights
 from sortition.core.guards.settings import Guards
-from sortition.core.rounds import Cohort, Population
+from sortition.core.population import Population
 
 
 def reweighted(

@@ -17,7 +17,7 @@ from sortition.results.statistics import centre
 from sortition.results.table import Table, mean_and_sd
 from sortition.selectors.hics import Memory, entropy_estimate
 from sortition.simulation import Setup, Simulation, start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 TOP = 5  # clients that were chosen most often

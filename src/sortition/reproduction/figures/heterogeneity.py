@@ -14,7 +14,7 @@ from sortition.reproduction.context import Context, Marks, Toml
 from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measure_heterogeneity
 from sortition.results.table import Table
 from sortition.simulation import start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 if TYPE_CHECKING:

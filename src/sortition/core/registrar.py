@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from sortition.core import saved_state
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
-from sortition.core.cohort import NOBODY, Cohort, Round
+from sortition.core.cohort import NOBODY, Cohort, Round, restricted
 from sortition.core.errors import bad
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.reweighting import check_weighing
@@ -233,7 +233,7 @@ class Registrar:
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
         round: Round | None = None
         if admitted.ids.size:
-            round = choice.among(admitted.ids)
+            round = restricted(choice, admitted.ids)
         self._abandon()
         context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)

@@ -11,12 +11,12 @@ from tests.test_cli import call
 
 from sortition import __version__
 from sortition.audit import hash_chain
-from sortition.audit.entries import commitment
+from sortition.audit.entry_writer import commitment
 from sortition.audit.log_file import LogFile
 from sortition.core import InputError, Population, Reading, Registrar, StorageError
 from sortition.core.storage.lock import in_use
 from sortition.selectors import load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 
 def losses(turn):

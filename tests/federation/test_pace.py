@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, InputError
-from sortition.federation.pace import CohortPace, Pace, Quantile, Staleness
+from sortition.federation.deadline import Quantile
+from sortition.federation.pace import CohortPace, Pace
+from sortition.federation.staleness import Staleness
 
 
 def test_rounds_by_default():

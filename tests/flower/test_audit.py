@@ -7,7 +7,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 from tests.flower.test_guards import play, strategy
 
 from sortition.core import Guards
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 
 def audited(path, rounds=4):

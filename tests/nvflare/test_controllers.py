@@ -16,7 +16,7 @@ from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow, before_se
 from sortition.core import InputError
 from sortition.core.storage import snapshot
 from sortition.nvflare import SelectedFedAvg, select_clients, selector_job
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 BOTH = pytest.mark.parametrize("kind", [Workflow, WithinFedAvg], ids=["own", "fedavg"])
 

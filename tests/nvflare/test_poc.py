@@ -10,7 +10,7 @@ from tests.nvflare.poc import Poc
 from tests.nvflare.processes import EXAMPLES, history, run, wait_for
 
 from sortition.audit.encoding import decode_ids
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 pytestmark = pytest.mark.nvflare
 EXPORT = """

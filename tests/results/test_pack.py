@@ -12,8 +12,8 @@ from tests.report.conftest import write_run
 from tests.test_cli import call
 
 from sortition.core.errors import InputError, StorageError
-from sortition.report import pack as report_pack
-from sortition.report.pack import DOCUMENTS, pack
+from sortition.report import pack_with_page as report_pack
+from sortition.report.pack_with_page import DOCUMENTS, pack
 from sortition.results import pack as packs
 from sortition.results.pack import CONTENTS, unpacked
 

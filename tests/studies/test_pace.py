@@ -6,9 +6,11 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.core.errors import InputError
-from sortition.federation.pace import Pace, Quantile, Staleness
+from sortition.federation.deadline import Quantile
+from sortition.federation.pace import Pace
+from sortition.federation.staleness import Staleness
 from sortition.results import run_folder
-from sortition.studies.audit.run import examine
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner
 

@@ -11,7 +11,7 @@ from sortition.core import cost
 from sortition.core.cost import Until, cumulative_costs, last_costs
 from sortition.core.errors import InputError, StorageError
 from sortition.results import run_folder
-from sortition.studies.audit.run import examine
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.estimate import estimates
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner

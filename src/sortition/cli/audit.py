@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED, INCOMPLETE
-from sortition.cli.options import Allow, allowing, console
+from sortition.cli.shared_options import Allow, allowing, console
 
 if TYPE_CHECKING:
     from sortition.results.table import Table
@@ -43,7 +43,9 @@ FEDERATED = (
 
 def audit(
     folders: Folders,
-    replay: Annotated[bool, typer.Option("--replay", help="replay runs, and compare all their records")] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="play the runs again, and compare all their records")
+    ] = False,
     names: Names = None,
     allow: Allow = None,
 ) -> None:
@@ -79,7 +81,7 @@ def _examinations(folders: list[Path], replay: bool, names_file: Path | None) ->
     from sortition.results import run_folder
     from sortition.results.history import find_history
     from sortition.results.names import read_names
-    from sortition.studies.audit.run import examine, examine_history, examine_log
+    from sortition.studies.audit.audit_run import examine, examine_history, examine_log
 
     names = None
     if names_file is not None:

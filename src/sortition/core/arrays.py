@@ -82,6 +82,13 @@ def frozen(array: Array) -> Array:
     return view
 
 
+def unchanging(array: Array) -> Array:
+    """Return an array that its giver cannot change: a read-only one that owns its memory as it is, else a copy."""
+    if array.flags.owndata and not array.flags.writeable:
+        return array
+    return array.copy()
+
+
 def worst_tenth(accuracies: Floats) -> Floats:
     """Return the accuracies of the tenth of clients that a model serves worst, the worst first.
 

@@ -12,29 +12,29 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core import registrar_snapshot
-from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among
+from sortition.core import saved_state
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
+from sortition.core.cohort import NOBODY, Cohort, Round
 from sortition.core.errors import bad
-from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.guards.eligibility import Admission, Eligibility
-from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.reweighting import check_weighing
+from sortition.core.guards.row_lengths import Lengths
+from sortition.core.guards.row_screening import Shape, is_compared
 from sortition.core.guards.scales import MODEL
-from sortition.core.guards.screening import Shape, is_compared
 from sortition.core.guards.settings import Guards
+from sortition.core.in_flight import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.intake import Intake, UpdateVerdict, with_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
+from sortition.core.population import Population
 from sortition.core.questions import NEVER, Feedback, Reading
-from sortition.core.registrar_snapshot import LastSelection
-from sortition.core.rounds import NOBODY, Cohort, Population, Round
+from sortition.core.saved_state import LastSelection
 from sortition.core.selector import AnySelector, Needs, Selector, resolved_for
 from sortition.core.signals import ModelSize
 from sortition.core.state import State
@@ -52,6 +52,7 @@ class _Changes(TypedDict, total=False):
 
     state: State
     selector: AnySelector
+    needs: Needs
     counters: dict[str, int]
     shapes: dict[str, Shape]
     lengths: Lengths
@@ -114,8 +115,9 @@ class Registrar:
         self.seed = seed
         self.observer = observer
         self.selector = resolved_for(selector, population)
-        self.owner = type(selector).__name__
-        check_weighing(guards, self.needs.reads, self.owner)
+        self.needs = self.selector.needs  # what the method, as it was resolved, reads, asks and wants reported
+        self.method_name = type(selector).__name__
+        check_weighing(guards, self.needs.reads, self.method_name)
         self.index = 0
         self.version = 0
         self.events = 0  # entries of an audit log, without its header
@@ -157,11 +159,6 @@ class Registrar:
         """Return an independent registrar: two that share their memory would spoil each other's."""
         return copy.deepcopy(self)
 
-    @property
-    def needs(self) -> Needs:
-        """What the method, as it was resolved, reads, asks and wants reported."""
-        return self.selector.needs
-
     def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
         return Lengths((*self.needs.questions, *self.needs.reports), model, n_clients)
 
@@ -172,7 +169,7 @@ class Registrar:
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """Return what the selector sees of a population."""
-        return population.disclose(self.needs.reads, self.owner, eligibility.shown)
+        return population.disclose(self.needs.reads, self.method_name, eligibility.shown)
 
     @property
     def quarantined(self) -> Array:
@@ -201,7 +198,7 @@ class Registrar:
         of them is refused.
 
         Args:
-            available: ids of the clients that can be chosen.
+            available: ids of the clients that can be chosen; an array is copied unless it is read-only.
             budget: places to fill.
             in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
             clock: seconds since the start, simulated or real, where there is a clock.
@@ -209,7 +206,7 @@ class Registrar:
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
-            ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
+            ids = unchanging(as_ids("available", available, ordered=True))
             busy = self.flights.ids
             if in_flight is not None:
                 busy = as_ids("in_flight", in_flight, ordered=True)
@@ -220,10 +217,10 @@ class Registrar:
     def _begin(self, ids: Ids, budget: int, moment: Moment, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
         self._check_idle(ids, moment.in_flight)
-        requested_round = Round(
+        choice = Round(
             index=self.index,
             horizon=self.horizon,
-            available=ids,
+            available=NOBODY,
             budget=budget,
             population=self._view,
             rng=stream(self.seed, "selection", self.index),
@@ -234,11 +231,9 @@ class Registrar:
         )
         eligible = _without(ids, excluded)
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
-        round: Round | None = requested_round
-        if not admitted.ids.size:
-            round = None
-        elif admitted.ids is not ids:
-            round = replace(requested_round, available=admitted.ids)
+        round: Round | None = None
+        if admitted.ids.size:
+            round = choice.among(admitted.ids)
         self._abandon()
         context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)
@@ -254,7 +249,9 @@ class Registrar:
         if ids.size and ids[-1] >= n_clients:
             raise bad("available", f"ids below {n_clients}", int(ids[-1]), "Newcomers enter with join().")
         if self.needs.reads and not self.population.knows(ids):
-            raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
+            raise bad(
+                "available", "known clients", "clients whose facts are missing", f"{self.method_name} reads them."
+            )
 
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
         """Refuse clients that are at work, or whose work ended since the last step."""
@@ -278,7 +275,7 @@ class Registrar:
             seed=self.seed,
             index=self.index,
             shapes=self.lengths.in_force(self.shapes),
-            longest=self.lengths.longest,
+            longest_row=self.lengths.longest_row,
             available=available,
             excluded=excluded,
             kept_out=admitted.kept_out,
@@ -312,7 +309,7 @@ class Registrar:
         """Judge the updates that a step is to be made of by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
 
         Whoever aggregates leaves out those that are refused, hands them to :meth:`receive` as ``blamed``, and shortens
-        what is longer than ``longest``: each update, and the update that they make together.
+        what is longer than ``norm_limit``: each update, and the update that they make together.
         """
         with self._thread.inside():
             intake = self._current_intake().copy()
@@ -454,7 +451,9 @@ class Registrar:
                 raise bad("receive", "called while no selection is open", f"selection {self._open_turn.index}", hint)
             arrived_ids = self._ids_in_flight("receive(ids)", ids)
             blamed = dict(blamed or {})
-            blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
+            blamed_ids = NOBODY
+            if blamed:
+                blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
             rows_by_signal = _as_reports("receive(reports)", reports)
             reports_by_id = {name: with_ids(name, rows, arrived_ids) for name, rows in rows_by_signal.items()}
             arrivals = Arrived(
@@ -513,7 +512,7 @@ class Registrar:
                 cohort=weighed.cohort,
                 ids=usable,
                 reports=readings,
-                _owner=self.owner,
+                _method_name=self.method_name,
                 staleness=step.staleness,
                 durations=step.durations,
             )
@@ -549,7 +548,7 @@ class Registrar:
             shapes=self.lengths.in_force(self.shapes),
             scale=self._scale,
             shortest=self._shortest,
-            longest=self.lengths.longest,
+            longest_row=self.lengths.longest_row,
         )
 
     def _latest_round(self) -> Round:
@@ -685,7 +684,12 @@ class Registrar:
             if durations is not None:
                 seconds = durations[: usable.size]
             feedback = Feedback(
-                round=turn.round, cohort=cohort, ids=usable, reports=readings, _owner=self.owner, durations=seconds
+                round=turn.round,
+                cohort=cohort,
+                ids=usable,
+                reports=readings,
+                _method_name=self.method_name,
+                durations=seconds,
             )
             self.selector.observe(state, feedback)
         changes = self._changes_of_step(state, intake, usable, online=turn.available, chosen=cohort.ids)
@@ -751,7 +755,7 @@ class Registrar:
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return everything that the next round depends on, as named arrays and a JSON-able header."""
         with self._thread.inside():
-            return registrar_snapshot.export(self)
+            return saved_state.export(self)
 
     def options(self) -> dict[str, list[str]]:
         """Return the optional facts that the selection has used from its first round on, for a snapshot's header."""
@@ -763,12 +767,13 @@ class Registrar:
     def restore(self, arrays: Mapping[str, Array], header: StoredTable) -> Self:
         """Take over what :meth:`export` gave; refuse another selection. Another model acts as :meth:`resize`."""
         with self._thread.inside():
-            twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
-            restored = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
+            twin = self._resolved_as(saved_state.optional(header, self._unresolved.needs))
+            restored = saved_state.parse(arrays, header, twin)  # what follows cannot be refused
             self._abandon()
             self._apply(
                 _Changes(
                     selector=twin.selector,
+                    needs=twin.needs,
                     _view=twin._view,
                     state=restored.state,
                     eligibility=restored.eligibility,
@@ -820,7 +825,7 @@ class Registrar:
     ) -> Registrar:
         """Go on from a snapshot; horizon and guards default to its own, another model acts as :meth:`resize`."""
         arrays, header = snapshot.load(path)
-        saved = registrar_snapshot.settings(header, path)
+        saved = saved_state.settings(header, path)
         if horizon is None:
             horizon = saved.horizon
         if guards is None:

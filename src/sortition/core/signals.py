@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.core.client import LocalClient
+from sortition.core.cohort_models import CohortModels
 from sortition.core.errors import bad
+from sortition.core.local_client import LocalClient
 from sortition.core.secure_product import secure_products
-from sortition.core.server import CohortModels
 from sortition.core.streams import stream
 from sortition.core.validation import as_builtin, is_whole
 

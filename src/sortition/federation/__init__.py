@@ -12,10 +12,10 @@ from sortition._lazy import exports
 
 if TYPE_CHECKING:
     from sortition.federation.device import Device
-    from sortition.federation.federation import Federation
     from sortition.federation.mailbox import Mailbox, Wait, Work
     from sortition.federation.messages import Ask, Peer, Profile, Reply, Transport
-    from sortition.federation.metrics import Metrics
+    from sortition.federation.monitoring import Metrics
+    from sortition.federation.own_server import Federation
     from sortition.federation.pace import Pace
 
 __all__ = [
@@ -37,9 +37,9 @@ __getattr__ = exports(
     {
         "Ask": "sortition.federation.messages",
         "Device": "sortition.federation.device",
-        "Federation": "sortition.federation.federation",
+        "Federation": "sortition.federation.own_server",
         "Mailbox": "sortition.federation.mailbox",
-        "Metrics": "sortition.federation.metrics",
+        "Metrics": "sortition.federation.monitoring",
         "Pace": "sortition.federation.pace",
         "Peer": "sortition.federation.messages",
         "Profile": "sortition.federation.messages",

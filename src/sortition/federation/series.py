@@ -2,7 +2,7 @@
 
 Counters are sums over the records of all rounds, those of before a restart included: they equal the history. What no
 record has (seconds of a selection, bytes on the way) counts from the start of this server. No series names a client, an
-owner or a label, unless :class:`~sortition.federation.metrics.Metrics` is asked to.
+owner or a label, unless :class:`~sortition.federation.monitoring.Metrics` is asked to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Ids
-from sortition.core.record import RoundRecord, ShadowRecord, answered_ids
+from sortition.core.round_record import RoundRecord, ShadowRecord, answered_ids
 from sortition.federation.participation import Participation
 
 SELECTION_BUCKETS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0)  # seconds

@@ -20,8 +20,8 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
-from sortition.flower import wire
-from sortition.flower.metrics import Metrics, first_metrics, is_amount, shared_metrics, usable_metrics
+from sortition.flower import codec
+from sortition.flower.averaged_metrics import Metrics, first_metrics, is_amount, shared_metrics, usable_metrics
 from sortition.flower.strategy_kinds import innermost, kind_of
 
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
@@ -46,7 +46,7 @@ class BaseStrategy:
 
     def check_model(self, arrays: ArrayRecord) -> None:
         """Refuse a model that the strategy cannot aggregate."""
-        dtypes = {name: value.dtype for name, value in wire.view_arrays(arrays).items()}
+        dtypes = {name: value.dtype for name, value in codec.view_arrays(arrays).items()}
         integer_names = [name for name, dtype in dtypes.items() if dtype.kind in "iub"]
         strange_names = [name for name, dtype in dtypes.items() if dtype.kind not in "fiub"]
         if strange_names:
@@ -177,7 +177,7 @@ class BaseStrategy:
         """The strategy's step from w + Σ a_k Δ_k, where it would rescale the weights; metrics by the same weights."""
         contents = {client: message.content for client, message in replies.items()}
         metrics = RecordDict({"metrics": MetricRecord({self.weighted: 1.0})})
-        one_reply = Message(RecordDict({self.model: wire.to_record(target), **metrics}), 1, MessageType.TRAIN)
+        one_reply = Message(RecordDict({self.model: codec.to_record(target), **metrics}), 1, MessageType.TRAIN)
         with _averages(self.inner, [one_reply.content]):
             arrays, _ = self.original("aggregate_train")(server_round, [one_reply])
         metrics_by_client, faults = usable_metrics(contents, ignored=[self.weighted])
@@ -265,7 +265,7 @@ class NodesView:
 
 def _with_metrics(content: RecordDict, key: str, values: Metrics, extra: Collection[str] = ()) -> RecordDict:
     """Leave of a reply the records that are not ours, with these metrics and those of the ``extra`` records alone."""
-    for name in [*(content.metric_records.keys() - {key, *extra}), wire.ROWS]:
+    for name in [*(content.metric_records.keys() - {key, *extra}), codec.ROWS]:
         content.pop(name, None)
     record = content.get(key)
     if not isinstance(record, MetricRecord) or record.keys() != values.keys():

@@ -12,7 +12,7 @@ from sortition.report.history_digest import condense_history
 from sortition.report.history_page import HistoryPage
 from sortition.report.look import FigureFiles
 from sortition.report.method_choice import MethodChoice
-from sortition.report.pack import DOCUMENTS
+from sortition.report.pack_with_page import DOCUMENTS
 from sortition.report.page import Page
 from sortition.results.history import History, find_history
 from sortition.results.pack import is_pack, unpacked

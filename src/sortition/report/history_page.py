@@ -12,7 +12,7 @@ import numpy as np
 from sortition import __version__
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
-from sortition.report.charts import Chart, fates, federation
+from sortition.report.charts import Chart, fates, who_holds_what
 from sortition.report.charts.method_notes import drawn_pictures
 from sortition.report.document import Canvas, html_document
 from sortition.report.guard_section import actions_table
@@ -258,17 +258,17 @@ class HistoryPage:
         charts: list[Chart | str] = []
         facts = self.digest.facts
         if "label_counts" in facts and facts["label_counts"].shape[1] <= MOST_LABELS:
-            charts.append(federation.label_holdings(facts["label_counts"]))
+            charts.append(who_holds_what.label_holdings(facts["label_counts"]))
         if "sizes" in facts:
-            charts.append(federation.sizes(facts["sizes"]))
+            charts.append(who_holds_what.sizes(facts["sizes"]))
         elif "label_counts" in facts:
-            charts.append(federation.sizes(facts["label_counts"].sum(axis=1)))
+            charts.append(who_holds_what.sizes(facts["label_counts"].sum(axis=1)))
         cells = self.history.clients * len(self.digest.records)
         if self.digest.available is not None and cells <= MOST_CELLS:
             mask = np.zeros((len(self.digest.records), self.history.clients), bool)
             for row, ids in zip(mask, self.history.present(), strict=True):
                 row[ids] = True
-            charts.append(federation.presence(mask, first=self.digest.records[0]["round"]))
+            charts.append(who_holds_what.presence(mask, first=self.digest.records[0]["round"]))
         return self._drawn(charts)
 
     def configuration(self) -> str:

@@ -8,7 +8,7 @@ from html import escape
 
 from sortition import __version__
 from sortition.report import overview
-from sortition.report.charts import Chart, cost, federation, learning, method_notes, selection
+from sortition.report.charts import Chart, by_cost, learning, method_notes, selection, who_holds_what
 from sortition.report.checklist import checklist
 from sortition.report.configuration import configuration
 from sortition.report.description import description
@@ -23,7 +23,7 @@ from sortition.report.policy_section import policy_tables
 from sortition.report.privacy import privacy_table
 from sortition.report.speed_section import speed_table
 from sortition.report.verdicts import answer
-from sortition.results.cost import devices_differ
+from sortition.results.equal_cost import devices_differ
 
 SECTIONS = {
     "overview": "",
@@ -95,7 +95,7 @@ class Page:
 
     def cost(self) -> str:
         """Accuracy against cost, traffic, and the privacy label of each method."""
-        return self._drawn(lambda setting: cost.figures(setting, self.look)) + privacy_table(self.gathered)
+        return self._drawn(lambda setting: by_cost.figures(setting, self.look)) + privacy_table(self.gathered)
 
     def selected(self) -> str:
         """Counts, timelines, mixtures, what speed cost whom, and where policy and guards acted."""
@@ -113,7 +113,7 @@ class Page:
 
     def federation(self) -> str:
         """The partition and who is reachable."""
-        return self._drawn(federation.figures)
+        return self._drawn(who_holds_what.figures)
 
     def checklist(self) -> str:
         """What reviewers ask."""

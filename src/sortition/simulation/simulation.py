@@ -23,29 +23,28 @@ from typing import Any
 import numpy as np
 
 from sortition.aggregation import weighted_sum
-from sortition.aggregation.limits import shortened
+from sortition.aggregation.clipping import shortened
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
-from sortition.core.guards.screening import Answers, norms
+from sortition.core.guards.row_screening import Answers, norms
+from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.signals import UPDATE, ModelSize, Signal
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
+from sortition.federation.deadline import SEEN, Quantile
 from sortition.federation.driver import Arrivals, Driver, Selection
-from sortition.federation.pace import SEEN, Quantile
 from sortition.federation.policies import Eligible, PolicyKeeper, SavedCounts, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
-from sortition.simulation.costs import LANES, NUMBER, Ledger
 from sortition.simulation.current_round import (
-    NOBODY,
     CohortAtWork,
     CurrentRound,
     ScreenedTraining,
@@ -59,6 +58,7 @@ from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.habits import DailyLife
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
+from sortition.simulation.round_costs import LANES, NUMBER, Ledger
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import TrainedCohort, World
 
@@ -70,7 +70,7 @@ SAVED_ATTRIBUTES = ("params", "server", "memory", "local", "clock", "totals", "t
 def start(setup: Setup, played: int = 0) -> Simulation:
     """Return a simulation before its first round, or one that goes on after ``played`` rounds."""
     if setup.pace.overlaps:
-        from sortition.simulation.overlap import OverlappingSimulation
+        from sortition.simulation.event_loop import OverlappingSimulation
 
         return OverlappingSimulation(setup, played)
     return Simulation(setup, played)
@@ -126,7 +126,7 @@ class SavedServer:
     policy_counts: SavedCounts
 
 
-class SimulatedDriver(Driver):
+class DisturbedDriver(Driver):
     """The driver of a server that gives selections up, crashes, and receives reports twice."""
 
     backend: Simulation
@@ -139,11 +139,6 @@ class SimulatedDriver(Driver):
         if self.backend.setup.faults.stale(registrar.index):
             self._abandoned_turn = super().begin(registrar, available)
         return super().begin(registrar, available)
-
-    def deadline(self) -> float | None:
-        """Seconds after which the next selection is no longer waited for, which may follow the trainings so far."""
-        deadline = self.pace.deadline_after(self.backend.seen)
-        return None if deadline == math.inf else deadline
 
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the turn; reports that come twice, or for an abandoned turn, are counted and ignored."""
@@ -201,7 +196,9 @@ class Simulation:
         self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
         self.life = DailyLife(setup.habits, setup.world.n_clients, setup.world.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
-        self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
+        driver_class = DisturbedDriver if setup.faults.faults.disturb_server else Driver
+        self.driver = driver_class(self, selection, setup.cohort_pace, policy=self.policy)
+        self.driver.durations = self.seen
         self.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         self.driver.registrar = self.registrar
         if setup.shadows:
@@ -300,6 +297,7 @@ class Simulation:
         if self._saved is not None:
             for name, value in self._saved.attributes.items():
                 setattr(self, name, value)
+            self.driver.durations = self.seen
             self.registrar.restore(self._saved.registrar_arrays, self._saved.registrar_header)
             self.policy.restore(self._saved.policy_counts)
         self._crash_point = NO_CRASH
@@ -615,7 +613,7 @@ class Simulation:
                 rate=setup.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
-        update = shortened(update, updates.longest)
+        update = shortened(update, updates.norm_limit)
         params, self.server = setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None

@@ -20,10 +20,11 @@ from torch import nn
 
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
+from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.data import Dataset
 from sortition.learning import LocalRule
@@ -31,14 +32,14 @@ from sortition.learning.fitting import learner_for, trains_on_one
 from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
 from sortition.learning.vector import Vector
-from sortition.simulation.adaptive import adversaries_of
+from sortition.simulation.adaptive_attacks import adversaries_of
 from sortition.simulation.attacks import Adversaries, Attacks
-from sortition.simulation.costs import Costs
 from sortition.simulation.devices import ClientData, Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import RoundCache, Training, tracked_by
+from sortition.simulation.round_costs import Costs
 from sortition.simulation.task_data import are_masks, data_for
 
 MEASURED = ("train", "holdout")
@@ -325,7 +326,7 @@ class World:
     def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
         """Return what a training gave, as clients send it."""
         deltas = self.updates_as_sent(ids, cache.updates(ids))
-        results = [cache.trained(client) for client in ids.tolist()]
+        results = [cache.result(client) for client in ids.tolist()]
         states = [block.states[row] for block, row in results if block.states is not None]
         return TrainedCohort(
             ids=ids,

@@ -7,17 +7,17 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.audit import hash_chain
-from sortition.audit.entries import encode_cohort, encode_notes
+from sortition.audit.entry_writer import encode_cohort, encode_notes
 from sortition.core import StorageError
 from sortition.results import metrics, run_folder
 from sortition.simulation import start
-from sortition.studies import federation
-from sortition.studies.audit.run import examine
+from sortition.studies import build_federation
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
 from sortition.studies.runs import write_folder
+from sortition.studies.runs.run_task import OneRun
 from sortition.studies.runs.runner import place
-from sortition.studies.runs.task import OneRun
 
 
 def played(out, method, stop=None, **changes):
@@ -227,7 +227,7 @@ def test_availability_forged_with_all_that_follows_from_it_is_found(tmp_path, re
     """The forger recomputes every choice, re-chains the log, and rewrites records and summary; the seed stays."""
     run = played(tmp_path, {"name": "uniform"})
     config = validated(RunConfig, run.config, "config")
-    registrar = start(federation.setup(config)[1]).registrar
+    registrar = start(build_federation.setup(config)[1]).registrar
     entries, told = [json.loads(line) for line in lines(run)], run.records
     for entry, record in zip(entries[1:], told, strict=True):
         if entry["round"] == 2:

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.errors import bad
-from sortition.core.facts import totals
 from sortition.core.guards.ceiling import Ceiling
-from sortition.core.guards.intervals import Intervals
+from sortition.core.guards.fedau import Intervals
 from sortition.core.guards.presence import Presence
 from sortition.core.guards.reweighting import fitted_weights, reweighted, weighing_sizes
 from sortition.core.guards.scales import Scales, Sent
 from sortition.core.guards.settings import Guards
-from sortition.core.rounds import Cohort, Population
+from sortition.core.population import Population, totals
 from sortition.core.streams import stream
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
-from sortition.core.rounds import NOBODY
+from sortition.core.cohort import NOBODY
 from sortition.core.ties import first_largest
 
 MOST_SWAPS = 20

@@ -9,8 +9,8 @@ from typing import Literal
 
 from sortition import __version__
 from sortition.audit import hash_chain
+from sortition.audit.entry_schema import FORMAT
 from sortition.audit.recompute import Recomputation
-from sortition.audit.schema import FORMAT
 from sortition.core.errors import StorageError
 from sortition.core.storage.safe_files import check_format, read_lines
 from sortition.results import run_folder

@@ -17,9 +17,9 @@ from sortition.studies import python_objects
 from sortition.studies.config import Data, RunConfig
 from sortition.studies.lockstep import groups
 from sortition.studies.python_objects import RegisteredObject
+from sortition.studies.workers.lockstep_runs import attempt_all
 from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread, unaware_of_main
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle
-from sortition.studies.workers.together import attempt_all
 
 Objects = Mapping[str, RegisteredObject]
 Check = Callable[[Sequence[RunConfig], Objects], None]

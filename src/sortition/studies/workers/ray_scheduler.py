@@ -17,7 +17,7 @@ from sortition.studies.workers.ray_worker import RayWorker
 from sortition.studies.workers.scheduler import ENDS, Event, OnEvent, Scheduler, WorkerHandle
 
 if TYPE_CHECKING:
-    from sortition.studies.runs.task import OneRun
+    from sortition.studies.runs.run_task import OneRun
     from sortition.studies.workers.ray_cluster import RayCluster
 
 MAX_FAILURES = 3  # of workers in a row, without a new checkpoint, until a run is given up

@@ -70,6 +70,15 @@ def test_the_lines_of_a_plot_have_the_colours_of_the_report(tmp_path):
     assert all(f'stroke="{colour}"' in figure for colour in colours.values())
 
 
+def test_the_band_of_a_plot_ends_where_the_metric_does():
+    options = {**SMALL, "rounds": 1, "seeds": 3, "local": {"steps": 1, "batch": 1, "lr": 0.01}}
+    result = so.compare(["uniform"], data=(X, Y, X[:2], Y[:2]), clients=6, **options)
+    accuracies = [run.records[-1]["test"]["accuracy"] for run in result.runs]
+    assert len(set(accuracies)) > 1  # of two test examples, so that the interval is wider than any accuracy
+    values = result.plot().to_dict()["data"]["values"]
+    assert all(0 <= row["low"] < row["high"] <= 1 for row in values)
+
+
 def test_names_instances_and_classes_are_compared_in_five_lines():
     result = so.compare(
         ["uniform", so.load("power-of-choice", d=5), First], data=(X, Y), clients=8,

@@ -200,6 +200,7 @@ class TestStudy:
     def test_a_run_without_a_policy_does_not_mention_one(self):
         (config,) = plan(small(seeds=1, method=[{"name": "uniform"}])).runs
         assert "policy" not in config.table()
+        assert "owners" not in config.table()
 
     @pytest.mark.parametrize(
         ("policy", "message"),
@@ -218,6 +219,17 @@ class TestStudy:
         records = [step.record for step in simulate("uniform", **options)]
         assert sorted(client for record in records for client in record["cohort"]) == list(range(6))
 
+    def test_owners_share_a_limit(self):
+        policy = Policy(participations=1, window="1 round", per="owner")
+        options = {"data": "digits", "clients": 6, "rounds": 4, "cohort": 4, "policy": policy, "owners": 3}
+        for step in simulate("uniform", **options):
+            assert sorted(client % 3 for client in step.record["cohort"]) == [0, 1, 2]
+            assert step.record["excluded"] == {"participations=1/1 round per owner": 3}
+
+    def test_more_owners_than_clients_are_refused(self):
+        with pytest.raises(InputError, match=r"owners must be at most the number of clients, 6; got 7"):
+            next(simulate("uniform", data="digits", clients=6, rounds=1, cohort=2, owners=7))
+
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
@@ -232,6 +244,13 @@ class TestAudit:
             finding = examine(limited, replay=replay)
             assert not finding.faults
             assert finding.recomputed == len(limited.records)
+
+    def test_a_run_with_owners_holds(self, tmp_path):
+        policy = {"participations": 1, "window": "2 rounds", "per": "owner"}
+        folder = played(tmp_path, {"name": "uniform"}, policy=policy, owners=2, availability="always")
+        finding = examine(folder, replay=True)
+        assert not finding.faults
+        assert finding.recomputed == len(folder.records)
 
     def test_an_exclusion_that_is_made_up_is_found(self, limited, tmp_path):
         shutil.copytree(limited.path, tmp_path / "run")

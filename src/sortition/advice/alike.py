@@ -29,7 +29,7 @@ class NaturalGains:
 
 NATURAL = (
     NaturalGains(federation="flights", kappa=0.02, auto=-0.1, oracle=0.2),
-    NaturalGains(federation="shakespeare", kappa=0.01, auto=0.6, oracle=2.0),
+    NaturalGains(federation="shakespeare", kappa=0.01, auto=0.9, oracle=2.2),
 )
 
 

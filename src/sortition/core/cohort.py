@@ -72,12 +72,6 @@ class Round:
             raise bad("Round.horizon", "≥ 1 or None", self.horizon)
         object.__setattr__(self, "available", frozen(as_ids("Round.available", self.available, ordered=True)))
 
-    def among(self, checked_ids: Ids) -> Round:
-        """Return the same choice among other clients, whose ids are known to be sorted, distinct and ≥ 0."""
-        choice = copy(self)
-        object.__setattr__(choice, "available", frozen(checked_ids))
-        return choice
-
     @property
     def n_clients(self) -> int:
         """N."""
@@ -202,6 +196,13 @@ def rescaled(weights: Floats, total: float) -> Floats:
     else:
         scaled = weights / mass * total
     return scaled
+
+
+def restricted(round: Round, checked_ids: Ids) -> Round:
+    """Return the same round with other clients available, whose ids are known to be sorted, distinct and ≥ 0."""
+    same_round = copy(round)
+    object.__setattr__(same_round, "available", frozen(checked_ids))
+    return same_round
 
 
 def check_cohort(cohort: object, round: Round, method_name: str) -> Cohort:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from sortition.core import saved_state
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
-from sortition.core.cohort import NOBODY, Cohort, Round
+from sortition.core.cohort import NOBODY, Cohort, Round, restricted
 from sortition.core.errors import bad
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.reweighting import check_weighing
@@ -52,6 +52,7 @@ class _Changes(TypedDict, total=False):
 
     state: State
     selector: AnySelector
+    needs: Needs
     counters: dict[str, int]
     shapes: dict[str, Shape]
     lengths: Lengths
@@ -114,6 +115,7 @@ class Registrar:
         self.seed = seed
         self.observer = observer
         self.selector = resolved_for(selector, population)
+        self.needs = self.selector.needs  # what the method, as it was resolved, reads, asks and wants reported
         self.method_name = type(selector).__name__
         check_weighing(guards, self.needs.reads, self.method_name)
         self.index = 0
@@ -156,11 +158,6 @@ class Registrar:
     def __copy__(self) -> Self:
         """Return an independent registrar: two that share their memory would spoil each other's."""
         return copy.deepcopy(self)
-
-    @property
-    def needs(self) -> Needs:
-        """What the method, as it was resolved, reads, asks and wants reported."""
-        return self.selector.needs
 
     def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
         return Lengths((*self.needs.questions, *self.needs.reports), model, n_clients)
@@ -236,7 +233,7 @@ class Registrar:
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
         round: Round | None = None
         if admitted.ids.size:
-            round = choice.among(admitted.ids)
+            round = restricted(choice, admitted.ids)
         self._abandon()
         context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)
@@ -454,7 +451,9 @@ class Registrar:
                 raise bad("receive", "called while no selection is open", f"selection {self._open_turn.index}", hint)
             arrived_ids = self._ids_in_flight("receive(ids)", ids)
             blamed = dict(blamed or {})
-            blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
+            blamed_ids = NOBODY
+            if blamed:
+                blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
             rows_by_signal = _as_reports("receive(reports)", reports)
             reports_by_id = {name: with_ids(name, rows, arrived_ids) for name, rows in rows_by_signal.items()}
             arrivals = Arrived(
@@ -774,6 +773,7 @@ class Registrar:
             self._apply(
                 _Changes(
                     selector=twin.selector,
+                    needs=twin.needs,
                     _view=twin._view,
                     state=restored.state,
                     eligibility=restored.eligibility,

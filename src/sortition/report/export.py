@@ -22,7 +22,7 @@ FORMATS = ("png", "svg", "pdf")
 PADDING = 2  # pixels around a figure
 CAPTIONS = "figures.tex"
 HOW_TO_SHOW = r"""% Each figure stands alone: copy the ones you need. Say where the files are: \graphicspath{{figures/}}
-% If pdfTeX warns of PDF 1.7, write \pdfminorversion=7 before \documentclass. The figures are the same without it.
+% If pdfTeX warns of PDF 1.7, write \pdfminorversion=7 before \documentclass. Its warnings of page groups do no harm.
 """
 NOT_IN_PRINT = ("speed-up", "Jain", "client passes")  # with them the table is wider than a page of a paper
 CONFIG: dict[str, Any] = {

@@ -58,6 +58,7 @@ SHARED = (
     "guards",
     "policy",
     "habits",
+    "owners",
     "faults",
     "attacks",
     "evaluate_every",

@@ -214,6 +214,7 @@ class Federation(StrictTable):
         guards: how far clients are trusted.
         policy: how often and when devices may be used; one table, or several that hold together.
         habits: when devices charge, are idle, and how full their batteries are, for rules of a policy.
+        owners: how many owners the clients belong to, in turn; for rules and quotas per owner.
         faults: simulated failures.
         attacks: adversaries among the clients.
         shadow: methods that choose beside the live one and send nothing; records say what they would have done.
@@ -242,6 +243,7 @@ class Federation(StrictTable):
     guards: Guards = Guards()
     policy: tuple[Policy, ...] = ()
     habits: Habits | None = None
+    owners: Count | None = None
     faults: Faults | None = None
     attacks: Attacks | None = None
     shadow: list[Method] | None = None

@@ -233,11 +233,11 @@ class StudyResult:
         from sortition.report.palette import Palette
 
         gathered = gather([self.out], only=self.run_folders)
-        return colour(Palette(gathered.methods, gathered.names), alt.Legend(title=None))
+        return colour(Palette(gathered.methods, gathered.names), alt.Legend(title=None, symbolOpacity=1))
 
     def _bands(self, of: str, cost: str | None) -> tuple[str, pl.DataFrame]:
         """Return the column that curves are drawn over, and for each of its places the mean over seeds and its band."""
-        from sortition.report.charts.learning import banded, curves_at_cost
+        from sortition.report.charts.learning import banded, curves_at_cost, within_range
         from sortition.report.gather import gather
         from sortition.results.equal_cost import checked_currency
 
@@ -249,12 +249,14 @@ class StudyResult:
         currencies = {setting.currency for setting in settings}
         if of == TRAIN_LOSS or currencies == {"rounds"}:
             evaluated = self.curves.filter(pl.col(of).is_not_null())
-            return "round", banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
+            bands = banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
+            return "round", within_range(bands, of)
         if len(currencies) > 1:
             raise bad("plot.cost", "given where settings count different costs", cost)
         currency = currencies.pop()
         curves = pl.concat(curves_at_cost(setting, of, currency) for setting in settings)
-        return currency, banded(curves.rename({"x": currency}), ["setting", "method", currency])
+        bands = banded(curves.rename({"x": currency}), ["setting", "method", currency])
+        return currency, within_range(bands, of)
 
     def report(
         self,

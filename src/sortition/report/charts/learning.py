@@ -102,9 +102,13 @@ def curves(setting: Setting, metric: str) -> pl.DataFrame:
         for axis in axes
     ]
     frame = pl.concat([frame for frame in frames if frame.height])
-    frame = banded(frame, ["method", "axis", "smoothing", "x"])
+    return within_range(banded(frame, ["method", "axis", "smoothing", "x"]), metric)
+
+
+def within_range(bands: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """Return bands that end where the metric does: no accuracy is below 0 or above 1."""
     lowest, highest = RANGES.get(metric, (-np.inf, np.inf))
-    return frame.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
+    return bands.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
 
 
 def curves_at_cost(setting: Setting, metric: str, currency: Currency) -> pl.DataFrame:

@@ -258,7 +258,7 @@ WORDS = {
     "hash chain": "sha256",
     "YC": "class LabelCycle",
     "FedGS's graph": "floyd_warshall",
-    "checkpoint": "def load",
+    "checkpoint of a run": "def load",
     "file lock": "flock",
     "Flower aggregation": "def step",
     "quarantines": "quarantine",

@@ -166,6 +166,8 @@ def json_value(value: Any) -> Any:
     """Return any value as JSON holds it; a number that is not finite becomes None."""
     if type(value) in JSON_TYPES:  # most values
         return value
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Literal
@@ -60,15 +59,15 @@ class Dispatched:
 
     def given_up(self, places: list[int]) -> Dispatched:
         """Return the same selection when the work of the members in these places has ended without an update."""
-        ends_now = self._mask_of(places)
+        ends_now = self.mask_of(places)
         return replace(self, in_flight=self.in_flight & ~ends_now, has_ended=self.has_ended | ends_now)
 
     def stepped(self, used_places: list[int]) -> Dispatched:
         """Return the same selection after a step that used the updates of the members in these places."""
-        still_in_flight = self.in_flight & ~self._mask_of(used_places)
+        still_in_flight = self.in_flight & ~self.mask_of(used_places)
         return replace(self, in_flight=still_in_flight, has_ended=np.zeros(still_in_flight.size, bool))
 
-    def _mask_of(self, places: list[int]) -> Array:
+    def mask_of(self, places: list[int]) -> Array:
         """Return a mask (k,) of the members in these places."""
         mask = np.zeros(self.cohort.ids.size, bool)
         mask[places] = True
@@ -87,47 +86,45 @@ class Flights:
     def __init__(self, selections: Sequence[Dispatched] = ()) -> None:
         self.selections = tuple(selections)
         members = [selection.cohort.ids[selection.in_flight] for selection in self.selections]
-        selection_rows = [np.full(ids.size, row) for row, ids in enumerate(members)]
-        places = [np.flatnonzero(selection.in_flight) for selection in self.selections]
+        wheres = [_where(row, np.flatnonzero(selection.in_flight)) for row, selection in enumerate(self.selections)]
         everybody = np.concatenate([NOBODY, *members])
         order = np.argsort(everybody, kind="stable")
         self.ids: Ids = frozen(everybody[order])
-        self._selection_row: Ids = np.concatenate([NOBODY, *selection_rows])[order]  # of each of `ids`
-        self._place: Ids = np.concatenate([NOBODY, *places])[order]  # of each of `ids` in its cohort
+        # (2, n) of each of `ids`: the row of its selection, and its place in the cohort
+        self._where: Ids = np.concatenate([_where(0, NOBODY), *wheres], axis=1)[:, order]
         ids_with_end = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
         self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ids_with_end]))
         self._rows_with_ended = frozenset(row for row, ids in enumerate(ids_with_end) if ids.size)
 
-    def _changed(
-        self,
+    @classmethod
+    def _of_sorted(
+        cls,
         selections: Sequence[Dispatched],
         *,
         ids: Ids,
-        selection_row: Ids,
-        place: Ids,
+        where: Ids,
         ended_ids: Ids,
         rows_with_ended: frozenset[int],
     ) -> Flights:
-        """Return other work whose sorted ids are known: neither a refill nor a step looks at every selection."""
-        flights = copy(self)
+        """Return work whose sorted ids are known: neither a refill nor a step looks at every selection."""
+        flights = object.__new__(cls)
         flights.selections = tuple(selections)
         flights.ids = frozen(ids)
-        flights._selection_row = selection_row
-        flights._place = place
+        flights._where = where
         flights.ended_ids = ended_ids
         flights._rows_with_ended = rows_with_ended
         return flights
 
     def with_selection(self, selection: Dispatched) -> Flights:
         """Return the same work and one more cohort, all of whose members are at work."""
-        order = np.argsort(selection.cohort.ids)
-        members = selection.cohort.ids[order]
-        positions = np.searchsorted(self.ids, members)
-        return self._changed(
+        members = selection.cohort.ids
+        everybody = np.concatenate([self.ids, members])
+        where = np.concatenate([self._where, _where(len(self.selections), np.arange(members.size))], axis=1)
+        order = np.argsort(everybody, kind="stable")
+        return self._of_sorted(
             (*self.selections, selection),
-            ids=np.insert(self.ids, positions, members),
-            selection_row=np.insert(self._selection_row, positions, len(self.selections)),
-            place=np.insert(self._place, positions, order),
+            ids=everybody[order],
+            where=where[:, order],
             ended_ids=self.ended_ids,
             rows_with_ended=self._rows_with_ended,
         )
@@ -140,39 +137,48 @@ class Flights:
         selections = list(self.selections)
         for row, places in places_by_row.items():
             selections[row] = selections[row].given_up(places)
-        positions = np.searchsorted(self.ids, ids)
-        return self._changed(
+        goes_on = self._goes_on_without(ids)
+        return self._of_sorted(
             selections,
-            ids=np.delete(self.ids, positions),
-            selection_row=np.delete(self._selection_row, positions),
-            place=np.delete(self._place, positions),
+            ids=self.ids[goes_on],
+            where=self._where[:, goes_on],
             ended_ids=np.union1d(self.ended_ids, ids),
             rows_with_ended=self._rows_with_ended | places_by_row.keys(),
         )
 
     def stepped(self, used_ids: Ids) -> Flights:
         """Return the work after a step that used these updates; selections without anybody at work are forgotten."""
+        goes_on = self._goes_on_without(used_ids)
+        where = self._where[:, goes_on]
+        has_work = np.bincount(where[0], minlength=len(self.selections)) > 0
         selections = list(self.selections)
         for row, used_places in self._places_ending_with(used_ids):
-            selections[row] = selections[row].stepped(used_places)
-        positions = np.searchsorted(self.ids, used_ids)
-        selection_row = np.delete(self._selection_row, positions)
-        is_at_work = np.bincount(selection_row, minlength=len(selections)) > 0
-        row_after_step = np.cumsum(is_at_work) - 1
-        return self._changed(
-            list(compress(selections, is_at_work.tolist())),
-            ids=np.delete(self.ids, positions),
-            selection_row=row_after_step[selection_row],
-            place=np.delete(self._place, positions),
+            if has_work[row]:
+                selections[row] = selections[row].stepped(used_places)
+        row_after_step = np.cumsum(has_work) - 1
+        where[0] = row_after_step[where[0]]
+        return self._of_sorted(
+            list(compress(selections, has_work.tolist())),
+            ids=self.ids[goes_on],
+            where=where,
             ended_ids=NOBODY,
             rows_with_ended=frozenset(),
         )
 
+    def _goes_on_without(self, ended_ids: Ids) -> Array:
+        """Return a mask of ``ids``: whose work goes on when that of these clients ends."""
+        goes_on = np.ones(self.ids.size, bool)
+        goes_on[self.ids.searchsorted(ended_ids)] = False
+        return goes_on
+
+    def _where_of(self, ids: Ids) -> Ids:
+        """Return, of each of these clients in flight, the row of its selection and its place in the cohort (2, k)."""
+        return self._where[:, self.ids.searchsorted(ids)]
+
     def _places_by_row(self, ids: Ids) -> dict[int, list[int]]:
         """Return the places of these clients in their cohorts, by the row of the selection."""
-        positions = np.searchsorted(self.ids, ids)
         places_by_row: dict[int, list[int]] = {}
-        for row, place in zip(self._selection_row[positions].tolist(), self._place[positions].tolist(), strict=True):
+        for row, place in self._where_of(ids).T.tolist():
             places_by_row.setdefault(row, []).append(place)
         return places_by_row
 
@@ -190,7 +196,7 @@ class Flights:
         """Return those of ``ids`` that are not in flight."""
         if not self.ids.size:
             return ids
-        positions = np.minimum(np.searchsorted(self.ids, ids), self.ids.size - 1)
+        positions = np.minimum(self.ids.searchsorted(ids), self.ids.size - 1)
         outside: Ids = ids[self.ids[positions] != ids]
         return outside
 
@@ -198,14 +204,14 @@ class Flights:
         """Return how many versions were made since each of these was sent to work."""
         if not ids.size:
             return NOBODY
-        rows = self._selection_row[np.searchsorted(self.ids, ids)]
-        versions = [self.selections[row].version for row in rows.tolist()]
+        selection_rows, _ = self._where_of(ids)
+        versions = [self.selections[row].version for row in selection_rows.tolist()]
         return version - np.array(versions, np.int64)
 
     def in_order(self, ids: Ids) -> Ids:
         """Return these clients by selection, then by their place in the cohort, whatever the order of arrival."""
-        positions = np.searchsorted(self.ids, ids)
-        return ids[np.lexsort((self._place[positions], self._selection_row[positions]))]
+        selection_row, place = self._where_of(ids)
+        return ids[np.lexsort((place, selection_row))]
 
     def weigh(self, used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
         """Weigh a step that uses the updates of these clients, and collect the cohort of all whose work ends with it.
@@ -274,6 +280,14 @@ class Flights:
         if np.unique(flights.ids).size < flights.ids.size:
             raise StorageError("Snapshot has a client in flight twice.")
         return flights
+
+
+def _where(row: int, places: Ids) -> Ids:
+    """Return where members of one selection are (2, k): its row, and their places in the cohort."""
+    where = np.empty((2, places.size), np.int64)
+    where[0] = row
+    where[1] = places
+    return where
 
 
 def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_clients: int) -> Dispatched:
@@ -396,8 +410,7 @@ class _Ending:
     @classmethod
     def of(cls, selection: Dispatched, used_places: list[int]) -> _Ending:
         """Return what ends of a selection, if the updates of the members in these places are used."""
-        is_used = np.zeros(selection.cohort.ids.size, bool)
-        is_used[used_places] = True
+        is_used = selection.mask_of(used_places)
         is_ending = selection.has_ended | is_used
         return cls(selection, is_ending, is_used[is_ending])
 
@@ -456,6 +469,8 @@ def _mixed(ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, n
 
 def _values_of(ids: Ids, owners: Ids, values: Floats) -> Floats:
     """Return the value of each of ``ids``, where ``values`` belong to ``owners``, in any order."""
+    if np.array_equal(ids, owners):
+        return values.copy()
     if not ids.size:
         return np.empty(0)
     order = np.argsort(owners)

@@ -339,8 +339,11 @@ class Driver:
 
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""
-        registrar = self._registrar("at_work")
-        return np.setdiff1d(registrar.in_flight, self._overlapping.waiting(), assume_unique=True)
+        in_flight = self._registrar("at_work").in_flight
+        waiting = self._overlapping.waiting()
+        if not waiting.size:
+            return in_flight
+        return np.setdiff1d(in_flight, waiting, assume_unique=True)
 
     @property
     def _overlapping(self) -> OverlappingBackend:
@@ -427,7 +430,7 @@ class Driver:
         self._drop_stale(opened, registrar)
         arrivals = self.backend.collect(opened.turn, opened.cohort)
         rule = self.pace.rule
-        staleness = registrar.staleness(arrivals.ids)
+        staleness = registrar.flights.staleness(arrivals.ids, registrar.version)
         discounts = self._overlapping.discounts(rule.rule, arrivals.ids, staleness)
         reports = self.backend.reports(arrivals.ids)
         step = registrar.receive(
@@ -462,16 +465,15 @@ class Driver:
 
     def _await(self, opened: OpenRound, registrar: Registrar) -> None:
         """Take arrivals as they come, and fill places between them where the pace says so."""
-        while not self._overlapping.has_enough() and self._n_at_work(registrar):
-            endings = self._overlapping.advance()
+        backend = self._overlapping
+        while not backend.has_enough() and n_at_work(registrar, backend):
+            endings = backend.advance()
             if endings:
                 self._end(opened, registrar, endings)
-            if not self._overlapping.has_enough() and self.pace.refills(self._n_at_work(registrar)):
+            if not self.pace.refills_between_steps or backend.has_enough():
+                continue
+            if self.pace.refills(n_at_work(registrar, backend)):
                 self._select_more(opened, registrar)
-
-    def _n_at_work(self, registrar: Registrar) -> int:
-        """Count the clients that are at work and have sent nothing yet."""
-        return int(registrar.in_flight.size) - self._overlapping.n_waiting()
 
     def _end(self, opened: OpenRound, registrar: Registrar, endings: Mapping[int, Ending]) -> None:
         """Give up the work of clients that will send no update, and note it for the record."""
@@ -487,6 +489,8 @@ class Driver:
 
     def _drop_stale(self, opened: OpenRound, registrar: Registrar) -> None:
         """Drop the updates that wait for the step and are too old for it."""
+        if self.pace.rule.max_staleness is None:
+            return
         waiting = self._overlapping.waiting()
         too_old = waiting[self.pace.too_stale(registrar.staleness(waiting))]
         ending = Ending("too_stale", f"more than {self.pace.rule.max_staleness} versions old")
@@ -537,6 +541,11 @@ class Driver:
         if self.round is None:
             raise bad(caller, "called after open_round", "a call without")
         return self.round
+
+
+def n_at_work(registrar: Registrar, backend: OverlappingBackend) -> int:
+    """Count the clients that are at work and have sent nothing yet."""
+    return registrar.in_flight.size - backend.n_waiting()
 
 
 def _chosen_by(turn: Turn) -> Cohort:

@@ -37,7 +37,7 @@ ADAPTIVE = "adaptive"
 ONLY_ROUNDS = ("quorum", "late", "overselect")
 ONLY_BUFFERED = ("concurrency", "buffer", "refill")
 GIB = 1 << 30
-
+DEFAULT_STALENESS = Staleness()
 
 Setting = TypeVar("Setting", Staleness, Quantile)
 
@@ -192,7 +192,7 @@ class Pace:
         """What a stale update counts."""
         if isinstance(self.staleness, Staleness):
             return self.staleness
-        return Staleness()
+        return DEFAULT_STALENESS
 
     def changed(self) -> dict[str, object]:
         """Return the keys that differ from the defaults, as a table of a study has them."""
@@ -319,10 +319,15 @@ class CohortPace:
             return self.concurrency - in_flight
         return self.places
 
+    @property
+    def refills_between_steps(self) -> bool:
+        """Whether places are filled as they become free, and not only after a step."""
+        return self.rule.refill != "step"
+
     def refills(self, in_flight: int) -> bool:
-        """Tell whether free places are filled between two steps."""
+        """Tell whether enough places are free to fill them between two steps."""
         n_free = self.concurrency - in_flight
-        if self.rule.refill == "step":
+        if not self.refills_between_steps:
             return False
         if isinstance(self.rule.refill, str):  # at every arrival
             return n_free >= 1

@@ -117,6 +117,7 @@ class OverlappingSimulation(Simulation):
     """One federation in memory, played step by step, with clients at work over several steps.
 
     Attributes:
+        pace: for cohorts of the size of this run.
         work: selections with members at work, or whose updates wait for the step, by index.
         flying: the work of each client that is at work.
         arrived: the work of each client whose update waits for the step.
@@ -124,6 +125,9 @@ class OverlappingSimulation(Simulation):
 
     def __init__(self, setup: Setup, played: int = 0) -> None:
         super().__init__(setup, played)
+        self.pace = setup.cohort_pace
+        self._is_buffered = setup.pace.kind == "buffered"
+        self._is_adaptive = setup.pace.is_adaptive
         self.work: dict[int, Work] = {}
         self.flying: dict[int, Flight] = {}
         self.arrived: dict[int, Flight] = {}
@@ -199,7 +203,7 @@ class OverlappingSimulation(Simulation):
         current.sent_cohorts.append(members)
         examples = self._charge_training(ids, fates, progress)
         current.ledger.training(members.started, n_answered=0, n_wasted=0)
-        limit = self.setup.cohort_pace.deadline_after(self.seen)
+        limit = self.pace.deadline_after(self.seen)
         self._send(members, t, examples, limit)
         if ids.size:
             self.work[t] = Work(
@@ -213,10 +217,10 @@ class OverlappingSimulation(Simulation):
             )
             self._untrained[t] = self.work[t]
         self._check_memory()
-        if self.setup.pace.kind == "rounds":
+        if self.pace.rule.kind == "rounds":
             self._open_selection = OpenSelection(
                 index=t,
-                target=self.setup.cohort_pace.target(cohort),
+                target=self.pace.target(cohort),
                 n_at_work=int(ids.size),
                 closes=self.clock + limit if ids.size else math.inf,
             )
@@ -254,8 +258,7 @@ class OverlappingSimulation(Simulation):
             silence: why it sends no update; empty where it sends one.
             limit: how long the server waits for a client where updates are buffered.
         """
-        is_buffered = self.setup.pace.kind == "buffered"
-        if is_buffered and limit < math.inf and (silence or seconds > limit):
+        if self._is_buffered and limit < math.inf and (silence or seconds > limit):
             return Ending("given_up", silence or TOO_SLOW), limit
         if silence:
             return Ending("failed", silence), seconds
@@ -264,19 +267,19 @@ class OverlappingSimulation(Simulation):
     def _check_memory(self) -> None:
         """Refuse to hold more models than fit into memory."""
         n_models = len({work.version for work in self.work.values()})
-        self.setup.cohort_pace.check_models(n_models, len(self.flying) + len(self.arrived), self.params.size)
+        self.pace.check_models(n_models, len(self.flying) + len(self.arrived), self.params.size)
 
     def _awaited_trainings(self) -> Trainings:
         """Return all trainings that wait, if one of them is needed for the coming step; otherwise none."""
         if not self._untrained:
             return Trainings(())
-        if self.setup.pace.kind == "buffered" and not self._needed_selections() & self._untrained.keys():
+        if self._is_buffered and not self._needed_selections() & self._untrained.keys():
             return Trainings(())
         return Trainings([work.training() for work in self._untrained.values()])
 
     def _needed_selections(self) -> set[int]:
         """Return the selections whose updates make the coming step, where updates are buffered."""
-        n_missing = max(self.setup.cohort_pace.buffer_size - len(self.arrived), 0)
+        n_missing = max(self.pace.buffer_size - len(self.arrived), 0)
         next_flights = heapq.nsmallest(n_missing, self.flying.values(), key=_arrival)
         needed = {flight.selection for flight in next_flights if flight.ending is None}
         return needed | {flight.selection for flight in self.arrived.values()}
@@ -299,10 +302,9 @@ class OverlappingSimulation(Simulation):
 
     def has_enough(self) -> bool:
         """Say whether the step is due: by its updates, or by the clock."""
-        pace = self.setup.pace
-        if pace.kind == "buffered":
-            is_due = not pace.is_adaptive or self.clock >= self._step_is_due()
-            return is_due and len(self.arrived) >= self.setup.cohort_pace.buffer_size
+        if self._is_buffered:
+            is_due = not self._is_adaptive or self.clock >= self._step_is_due()
+            return is_due and len(self.arrived) >= self.pace.buffer_size
         selection = self._open_selection
         if selection.n_arrived == 0 and selection.n_at_work == 0:  # it is empty: what comes next makes the step
             return bool(self.arrived) or bool(self._ended_now)
@@ -313,9 +315,20 @@ class OverlappingSimulation(Simulation):
     def _step_is_due(self) -> float:
         """Return the simulated second of the next step, where steps follow the durations of those at work."""
         known_seconds = [self.last_seconds[client] for client in self.flying if client in self.last_seconds]
-        return self._last_step + self.setup.cohort_pace.seconds_between_steps(known_seconds)
+        return self._last_step + self.pace.seconds_between_steps(known_seconds)
 
     def advance(self) -> Mapping[int, Ending]:
+        """Let the clock run until the driver has something to do; return work that ended without an update.
+
+        That is at the next event where places are filled between steps. Elsewhere updates arrive until a step is due,
+        or somebody's work ends without one.
+        """
+        endings = self._take_next_event()
+        while not (endings or self.pace.refills_between_steps or self.has_enough() or not self.flying):
+            endings = self._take_next_event()
+        return endings
+
+    def _take_next_event(self) -> Mapping[int, Ending]:
         """Let the clock run to the next event, or to the end of the round; return work that ended without an update."""
         while self._queue and not self._is_current(self._queue[0]):
             heapq.heappop(self._queue)
@@ -323,7 +336,7 @@ class OverlappingSimulation(Simulation):
             return {}
         ends, client = self._queue[0]
         closes = self._open_selection.closes
-        if self.setup.pace.is_adaptive and self.arrived:
+        if self._is_adaptive and self.arrived:
             closes = self._step_is_due()
         if ends > closes:
             self.clock = max(self.clock, closes)
@@ -337,7 +350,7 @@ class OverlappingSimulation(Simulation):
                 self._open_selection.n_arrived += 1
         if flight.ending is None:
             self.arrived[client] = flight
-            if self.setup.pace.is_adaptive:
+            if self._is_adaptive:
                 self.last_seconds[client] = flight.seconds
             return {}
         self._end_without_update(flight)
@@ -389,11 +402,10 @@ class OverlappingSimulation(Simulation):
             undone = [part for part in self.current.training.parts if not part.is_done]
             if undone:
                 train_all([Trainings(undone)])
-        missing_selections = {flight.selection for flight in flights if not self._is_trained(flight)}
-        if missing_selections:
-            selections = sorted(missing_selections | self._untrained.keys())
-            train_all([Trainings([self.work[index].training() for index in selections])])
         self._untrained = {index: work for index, work in self._untrained.items() if work.training().ids.size}
+        if any(flight.selection in self._untrained for flight in flights):
+            train_all([Trainings([work.training() for work in self._untrained.values()])])
+            self._untrained = {}
 
     def _is_trained(self, flight: Flight) -> bool:
         return self.work[flight.selection].has_trained(flight.client)

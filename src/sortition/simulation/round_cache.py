@@ -200,10 +200,12 @@ class RoundCache:
 
     def has_trained(self, client: int, tracked: Tracked = frozenset()) -> bool:
         """Say whether a client's result is there, with all that is to be measured."""
-        if client not in self._results:
+        result = self._results.get(client)
+        if result is None:
             return False
-        block, _ = self._results[client]
-        return all(getattr(block, name) is not None for name in tracked)
+        if not tracked:
+            return True
+        return all(getattr(result.block, name) is not None for name in tracked)
 
     def put(self, client: int, trained: Trained, row: int) -> None:
         """Keep a client's result, a row of what was trained together."""

@@ -17,13 +17,13 @@ import numpy as np
 import polars as pl
 from scipy.stats import sem
 from scipy.stats import t as student_t
-from sortition.leaderboard.costs import estimated_seconds
 
 from sortition.core.arrays import Floats, worst_tenth
 from sortition.core.round_record import RoundRecord
 from sortition.leaderboard.entrants import BASELINE, Entrant, load_configurations
 from sortition.leaderboard.figures import Curve
 from sortition.leaderboard.run_rows import choices_digest, read_all
+from sortition.leaderboard.run_seconds import estimated_seconds
 from sortition.leaderboard.tracks import TrackCell, TrackSuite, load_tracks
 from sortition.learning.vector import Vector
 from sortition.simulation import Simulation, run

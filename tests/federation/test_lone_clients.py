@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from campaign.trust import TRUSTED
-from sortition.federation.screening import ModelCheck
 from tests.federation.fake import Device, Federation, Network
 from tests.federation.test_messenger import Everybody, devices
 
 from sortition.core import LOSS, Cohort, Guards, InputError, Needs, Selector, State, method
 from sortition.federation.members import Members
 from sortition.federation.messages import Profile, Reply
+from sortition.federation.reply_screening import ModelCheck
 
 QUIET = Everybody(asking=False)
 

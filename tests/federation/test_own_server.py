@@ -590,7 +590,7 @@ def test_no_round_moves_the_model_further_than_the_clip_allows():
 
 def test_models_that_went_too_far_are_brought_back():
     check = ModelCheck(Guards(remember=5, clip=1))
-    check.longest = 1.0
+    check.norm_limit = 1.0
     model = {"w": np.zeros(2, np.float32), "count": np.array([3])}
     sent = {0: {"w": np.array([3, 4], np.float32), "count": np.array([9])}, 1: {"w": np.array([0.1, 0], np.float32)}}
     shorter = check.shortened(sent, model)

@@ -10,10 +10,12 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
+from tests.federation import policy_rules
 from tests.flower.loopback import MODEL, Loopback, node
 
 from sortition.core import Cohort, Needs, Policy, Selector
 from sortition.core.errors import InputError
+from sortition.federation.live import MemberDirectory
 from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 from sortition.studies.audit.audit_run import examine_log
@@ -23,14 +25,14 @@ QUIET = FedAvg(fraction_evaluate=0.0)
 TAGS = {0: ["gpu"], 1: [], 2: ["gpu", "eu"], 3: ["eu"]}
 
 
-def federation(facts=None):
+def federation(facts=None, tags=TAGS):
     def tagged(k):
         inner = node(f"site-{k}", {name: np.asarray(rows[k]) for name, rows in (facts or {}).items()})
 
         def answered(message):
             reply = inner(message)
             if codec.SELF in reply:
-                reply[codec.SELF] = ConfigRecord({**reply[codec.SELF], "tags": TAGS[k]})
+                reply[codec.SELF] = ConfigRecord({**reply[codec.SELF], "tags": tags[k]})
             return reply
 
         return answered
@@ -177,6 +179,26 @@ def test_a_policy_is_kept_and_its_facts_are_asked_for(tmp_path):
         assert len((before & {0, 2}) | (after & {0, 2})) + len(before & after & {0, 2}) <= 1
     assert any(cohort & {0, 2} for cohort in chosen)
     assert (tmp_path / "devices.sqlite").exists()
+
+
+@pytest.mark.parametrize("rule", policy_rules.RULES)
+def test_each_rule_of_a_policy(rule, monkeypatch):
+    monkeypatch.setattr(MemberDirectory, "hour", lambda self, utc: policy_rules.NOON)
+    made = SelectorStrategy(
+        UNIFORM,
+        cohort=2,
+        strategy=QUIET,
+        policy=Policy(**policy_rules.options_of(rule, parameters=2)),
+        owner_of=lambda name: "company",
+        patience=0.0,
+    )
+    grid = federation(policy_rules.FACTS, tags=[["phone"]] * 4)
+    if rule in policy_rules.NOBODY:
+        with pytest.raises(InputError, match="None of 2 rounds brought an update"):
+            made.start(grid, codec.to_record(MODEL), 2)
+    else:
+        made.start(grid, codec.to_record(MODEL), 2)
+    policy_rules.check_two_rounds(rule, made.history)
 
 
 def test_a_policy_that_leaves_nobody_skips_rounds_with_the_reason():

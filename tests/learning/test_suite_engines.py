@@ -66,7 +66,8 @@ def test_a_recurrent_cell_says_why_its_clients_train_one_after_the_other(name):
     note = learner_of(run).engine_note(run.local, run.cohort)
     if run.model.name == "char-lstm":
         assert (
-            note == "Clients train one after the other: LSTM is a recurrent kernel that torch cannot map over clients."
+            note
+            == "Clients train one after the other, since LSTM is a recurrent kernel that torch cannot map over clients."
         )
     else:
         assert not note  # the rule would not have them vmapped

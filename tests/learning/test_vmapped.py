@@ -1,5 +1,7 @@
 """Mapped over clients, any model trains as client by client; what cannot be mapped is found before anything trains."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -292,11 +294,29 @@ def test_what_cannot_be_mapped_trains_client_by_client_with_a_note(name):
     rule = RULES["plain"]
     learner = Learner(make(), x, Y, rule)
     assert learner.engine_for(rule) == "sequential"
-    assert learner.engine_note(rule).startswith("Clients train one after the other: ")
+    assert learner.engine_note(rule).startswith("Clients train one after the other, since ")
     assert reason in learner.engine_note(rule)
     forced = Learner(make(), x, Y, rule, engine="vmapped")
     with pytest.raises(InputError, match="engine must be 'auto' or 'sequential' for a model that cannot be vmapped"):
         trained_by(forced)
+
+
+class FusedAttention(nn.Module):
+    """Attention by torch's fused kernel, which has no rule for clients side by side."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(12, 2, batch_first=True)
+
+    def forward(self, x):
+        rows = x[:, None].expand(-1, 3, -1)
+        return self.attention(rows, rows, rows, need_weights=False)[0].mean(1)
+
+
+def test_a_kernel_that_torch_cannot_map_is_named_in_a_sentence():
+    learner = Learner(FusedAttention(), NUMBERS, Y, RULES["plain"])
+    note = learner.engine_note(RULES["plain"])
+    assert re.fullmatch(r"Clients train one after the other, since torch cannot map \w+ over clients\.", note)
 
 
 def test_a_trial_leaves_model_and_random_numbers_as_they_were():
@@ -314,7 +334,7 @@ def test_a_loss_of_ones_own_trains_client_by_client():
     objective = Objective.of_function(lambda outputs, targets: (outputs.sum(1) - targets).square().mean())
     learner = Learner(nn.Linear(12, 1), NUMBERS, Y.astype(np.float32), RULES["plain"], objective=objective)
     assert learner.engine_for(RULES["plain"]) == "sequential"
-    assert "not one of those by name" in learner.engine_note(RULES["plain"])
+    assert "only losses by name are mapped over clients" in learner.engine_note(RULES["plain"])
 
 
 # ---- the rule

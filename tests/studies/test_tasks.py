@@ -237,6 +237,24 @@ def test_outputs_with_logits_and_a_loss_of_the_models_own():
         sortition.run("uniform", data=(x, y), model="mlp", loss="model", **SMALL)
 
 
+class WrappedInDict(Wrapped):
+    """Returns logits and a loss in a dict."""
+
+    def forward(self, vector, labels=None):
+        return vars(super().forward(vector, labels))
+
+
+@pytest.mark.parametrize("task", [{}, {"loss": "model", "metric": "accuracy"}])
+def test_outputs_may_be_a_dict(task):
+    x, _ = regression()
+    y = (x[:, 0] > 0).astype(np.int64)
+    attributes, keys = (
+        sortition.run("uniform", data=(x, y), model=model, local=RATE, **task, **SMALL)
+        for model in (Wrapped, WrappedInDict)
+    )
+    assert attributes.runs[0].records[-1]["test"] == keys.runs[0].records[-1]["test"]
+
+
 class Sequences(nn.Module):
     """Gives a label to every step of a float sequence (n, T, F)."""
 
@@ -267,7 +285,7 @@ def test_whole_numbers_as_targets_of_a_regression_are_numbers():
     x, y = regression()
     ages = np.abs(np.rint(10 * y)).astype(np.int64)
     result = sortition.run("uniform", data=(x, ages), loss="mse", local={**RATE, "lr": 0.001}, **SMALL)
-    assert result.runs[0].manifest["targets"] == "targets (float32) of shape ()"
+    assert result.runs[0].manifest["targets"] == "numbers (float32), one per example"
     assert result.runs[0].manifest["classes"] == 0
 
 
@@ -324,13 +342,13 @@ def test_a_bad_loss_is_refused_in_one_sentence(loss, words, tmp_path):
 
 def test_other_refusals_before_anything_runs():
     x, y = regression()
-    with pytest.raises(InputError, match=r"own\.y must be labels.*\(classification only\); got .*Give loss='mse'"):
+    with pytest.raises(InputError, match=r"data\.y must be labels.*\(classification only\); got .*Give loss='mse'"):
         sortition.run("uniform", data=(x, y), **SMALL)
     with pytest.raises(InputError, match=r"Unknown loss 'msee'; task has .* Did you mean 'mse'"):
         sortition.run("uniform", data=(x, y), loss="msee", **SMALL)
     with pytest.raises(InputError, match=r"partition 'dirichlet' must be given labels \(classification only\)"):
         sortition.run("uniform", data=(x, y), loss="mse", partition="dirichlet", **SMALL)
-    with pytest.raises(InputError, match=r"own\.y must be labels, whole numbers, where the loss is 'cross-entropy'"):
+    with pytest.raises(InputError, match=r"data\.y must be labels, whole numbers, where the loss is 'cross-entropy'"):
         sortition.run("uniform", data=(x, y), loss="cross-entropy", **SMALL)
     with pytest.raises(InputError, match=r"target must be given as loss = … where a study is judged by r2"):
         sortition.run("uniform", data=(x, y), loss="mse", metric="r2", target={"accuracy": 0.5}, **SMALL)

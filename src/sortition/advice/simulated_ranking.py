@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sortition.advice.alike import alike_note, hardly_differ
 from sortition.advice.candidates import allowed, usable
 from sortition.advice.matched import setups, test_examples, until_same_time
 from sortition.advice.profile import KnownFederation, shrunk, with_labels
@@ -149,10 +150,13 @@ class Advice:
             return "Uniform is enough: every allowed method is practically equal or worse here."
         comparison = comparisons[undecided]
         place = "leads" if comparison.difference > 0 else "comes nearest to uniform"
-        return (
+        sentence = (
             f"Undecided after {comparison.seeds} simulated federations, so uniform may be enough: {undecided} {place} "
-            f"with {difference_text(comparison)} points. Give it more time (--seconds)."
+            f"with {difference_text(comparison)} points. "
         )
+        if hardly_differ(self.federation.counts) and not self.is_timed:
+            return sentence + "Labels hardly differ between your clients, so there is little to gain by choosing."
+        return sentence + "Give it more time (--seconds)."
 
     def _time_sentence(self, label: str) -> str:
         """Say how long a method takes to what uniform has after half of the time; nothing where it never does."""
@@ -205,6 +209,9 @@ class Advice:
             notes.append(MEANING)
         if self.finalists is not None:
             notes.append(SCREENED)
+        alike = alike_note(self.federation.counts, by_time=self.is_timed)
+        if alike:
+            notes.append(alike)
         standings = standings_note(self.federation.limits, by_time=self.is_timed)
         if standings:
             notes.append(standings)

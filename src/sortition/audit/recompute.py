@@ -238,7 +238,7 @@ class _Recomputer:
             self._answer(turn, entry, question, number=number, replayed=replayed)
         if turn.question is not None:
             signal = turn.question.signal.name
-            raise Differs(f"{self.registrar.owner} asks for {signal!r}, a question that the log lacks.")
+            raise Differs(f"{self.registrar.method_name} asks for {signal!r}, a question that the log lacks.")
         self._compare_cohort(turn.cohort or Cohort.uniform([]), entry)
         _check_equal("remembered scales", _of_signals(turn.scales), _of_signals(entry.get("scales")))
         return turn

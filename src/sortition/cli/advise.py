@@ -23,7 +23,7 @@ Cohort = Annotated[int | None, typer.Option(min=1, help="clients a round, if the
 def advise(
     source: Source,
     cohort: Cohort = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="seconds to simulate, about")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="about how many seconds to simulate")] = 60.0,
     quiet: Quiet = False,
     allow: Allow = None,
 ) -> None:

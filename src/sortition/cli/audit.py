@@ -43,7 +43,9 @@ FEDERATED = (
 
 def audit(
     folders: Folders,
-    replay: Annotated[bool, typer.Option("--replay", help="replay runs, and compare all their records")] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="play the runs again, and compare all their records")
+    ] = False,
     names: Names = None,
     allow: Allow = None,
 ) -> None:

@@ -14,7 +14,7 @@ from sortition.cli.shared_options import console
 
 def init(
     file: Annotated[Path, typer.Argument(help="the file to write")] = Path("study.toml"),
-    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
 ) -> None:
     """Write a commented study file that runs in a minute, to be changed.
 

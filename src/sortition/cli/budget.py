@@ -21,10 +21,14 @@ def budget(
     what: Annotated[list[str], typer.Argument(help="a study's TOML file, or methods by name", show_default=False)],
     noise: Annotated[float, typer.Option(help="noise multiplier: its standard deviation over one client's influence")],
     delta: Annotated[float, typer.Option(help="δ, well below one over the number of clients")] = 1e-5,
-    clients: Annotated[int | None, typer.Option(min=1, help="how many clients, for methods by name")] = None,
-    cohort: Annotated[int | None, typer.Option(min=1, help="how many are chosen in a round, stand-bys too")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="how many rounds")] = None,
-    q: Annotated[float | None, typer.Option(help="the probability of poisson", show_default="cohort / clients")] = None,
+    clients: Annotated[int | None, typer.Option(min=1, help="number of clients, for a method that you name")] = None,
+    cohort: Annotated[
+        int | None, typer.Option(min=1, help="number of clients that are chosen in a round, stand-bys included")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds")] = None,
+    q: Annotated[
+        float | None, typer.Option(help="sampling probability of the method poisson", show_default="cohort / clients")
+    ] = None,
     accountant: Annotated[str, typer.Option(help="rdp, or pld: tighter and slower")] = "rdp",
     allow: Allow = None,
 ) -> None:
@@ -93,7 +97,7 @@ def _of_study(path: Path) -> Cases:
     from sortition.studies.study_promises import deployments
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
-    return deployments(plan(table, owner=path.name))
+    return deployments(plan(table, who=path.name))
 
 
 def register(app: typer.Typer) -> None:

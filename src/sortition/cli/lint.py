@@ -21,16 +21,16 @@ NOTHING_BROKEN = "no promise is broken."
 def lint(
     what: Annotated[list[str], typer.Argument(help="a study's TOML file, or methods by name", show_default=False)],
     secure_aggregation: Annotated[
-        bool, typer.Option("--secure-aggregation", help="the server sees sums of updates only")
+        bool, typer.Option("--secure-aggregation", help="promise that the server sees only sums of updates")
     ] = False,
     dp: Annotated[str | None, typer.Option(help="differential privacy: central or local")] = None,
     amplification: Annotated[
-        bool, typer.Option("--amplification", help="the budget is computed with amplification by sampling")
+        bool, typer.Option("--amplification", help="promise a budget that counts on amplification by sampling")
     ] = False,
-    clients: Annotated[int | None, typer.Option(min=1, help="how many clients, for methods by name")] = None,
-    cohort: Annotated[int | None, typer.Option(min=1, help="how many train in a round")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="how many rounds")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="exit with 1 for notes, too")] = False,
+    clients: Annotated[int | None, typer.Option(min=1, help="number of clients, for a method that you name")] = None,
+    cohort: Annotated[int | None, typer.Option(min=1, help="number of clients that train in a round")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="exit with 1 also if there are only notes")] = False,
     allow: Allow = None,
 ) -> None:
     """Say which promises of privacy a selection breaks, with references: the exit code is 1 if it breaks any.
@@ -85,7 +85,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     from sortition.studies.study_promises import linted
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
-    study_plan = plan(table, owner=path.name)
+    study_plan = plan(table, who=path.name)
     if promises != Promises():
         return linted(study_plan, promises)
     if not any(run.privacy for run in study_plan.runs):

@@ -28,11 +28,17 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="presets, or TOML files of that form; none: list them", autocompletion=_names),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="folder of runs and pages")] = Path("reproduction"),
-    page: Annotated[Path | None, typer.Option(help="where the page goes", show_default="OUT/NAME/NAME.md")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="a setting, a method or setting/method; repeatable")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="fewer seeds")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="fewer rounds")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="write runs and pages into this folder")] = Path(
+        "reproduction"
+    ),
+    page: Annotated[
+        Path | None, typer.Option(help="write the page to this file", show_default="OUT/NAME/NAME.md")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="run only this setting, method or setting/method; may be repeated")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="use only this many seeds")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="play only this many rounds")] = None,
     jobs: Jobs = None,
     on: On = None,
     allow: Allow = None,

@@ -14,17 +14,22 @@ from rich.console import Console
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="override a key, such as cohort=5 or method.fedgs.alpha=1")
 ]
-Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side by side", show_default="all cores")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("-j", "--jobs", min=1, help="number of runs to play at the same time", show_default="all cores"),
+]
 On = Annotated[
     str | None,
     typer.Option(
-        "--on", help="a Ray cluster: ray (this machine's) or ray://host:port", show_default="no cluster, this machine"
+        "--on",
+        help="run on a Ray cluster: ray (on this machine) or ray://host:port",
+        show_default="no cluster, this machine",
     ),
 ]
 Allow = Annotated[
-    list[str] | None, typer.Option(help="a module of your own that the file may import, such as mypkg.mymodule")
+    list[str] | None, typer.Option(help="allow the file to import this module of yours, such as mypkg.mymodule")
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="show no progress and no table")]
 OWN = (
     "sortition.reproduction.figures",
     "sortition.reproduction.theory",

@@ -80,9 +80,10 @@ class Answers:
     def unsure(self) -> list[str]:
         """The names of those signals of which only a training shows whether they can be answered.
 
-        They are metrics of the app's train function.
+        They are metrics of the app's train function, or attributes of what the client's own ``train()`` returns. A
+        client of this package, whose maker says what it ``lacks``, has them all.
         """
-        if not self.app_trains:
+        if not self.app_trains and hasattr(self.make_client, "lacks"):
             return []
         return sorted(name for name in METRICS if name in self.known)
 

@@ -72,12 +72,6 @@ class Round:
             raise bad("Round.horizon", "≥ 1 or None", self.horizon)
         object.__setattr__(self, "available", frozen(as_ids("Round.available", self.available, ordered=True)))
 
-    def among(self, checked_ids: Ids) -> Round:
-        """Return the same choice among other clients, whose ids are known to be sorted, distinct and ≥ 0."""
-        choice = copy(self)
-        object.__setattr__(choice, "available", frozen(checked_ids))
-        return choice
-
     @property
     def n_clients(self) -> int:
         """N."""
@@ -204,13 +198,20 @@ def rescaled(weights: Floats, total: float) -> Floats:
     return scaled
 
 
-def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
+def restricted(round: Round, checked_ids: Ids) -> Round:
+    """Return the same round with other clients available, whose ids are known to be sorted, distinct and ≥ 0."""
+    same_round = copy(round)
+    object.__setattr__(same_round, "available", frozen(checked_ids))
+    return same_round
+
+
+def check_cohort(cohort: object, round: Round, method_name: str) -> Cohort:
     """Return the cohort; refuse one that this round does not allow."""
     if not isinstance(cohort, Cohort):
-        raise bad(f"{owner}.select", "a function that returns a Cohort", cohort, "Return Cohort.uniform(ids).")
+        raise bad(f"{method_name}.select", "a function that returns a Cohort", cohort, "Return Cohort.uniform(ids).")
     outside = not_among(cohort.ids, round.available)
     if outside.size:
-        raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
+        raise bad(f"{method_name}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
     size: float = cohort.ids.size
     shown_size: object = cohort.ids.size
     if cohort.expected_size is not None:
@@ -218,5 +219,5 @@ def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
         shown_size = f"{cohort.expected_size:g} in expectation"
     if not cohort.full and size > round.budget:
         hint = "Take ids[: round.budget], or say full=True if more are meant."
-        raise bad(f"{owner}'s cohort", f"at most {round.budget} clients", shown_size, hint)
+        raise bad(f"{method_name}'s cohort", f"at most {round.budget} clients", shown_size, hint)
     return cohort

@@ -54,11 +54,11 @@ class UpdateVerdict(NamedTuple):
 
     Attributes:
         refused: which updates are refused, by their row, and why.
-        longest: the largest length that an update, and their combination, may have; infinite: any.
+        norm_limit: the largest length that an update, and their combination, may have; infinite: any.
     """
 
     refused: dict[int, str]
-    longest: float
+    norm_limit: float
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Intake:
         shapes: the shapes of vector signals' rows that are known.
         scale: tells how long the rows of a signal usually are, where that is remembered.
         shortest: tells to what length updates of these lengths are shortened while there is no scale.
-        longest: the largest length that a vector may have where its shape is not known.
+        longest_row: the largest length that a vector may have where its shape is not known.
         just_come: clients that are new, or back after an absence, where the guards ask.
         rejected: client → why something that it sent was withheld.
         blamed: client → why its update is unsound.
@@ -89,7 +89,7 @@ class Intake:
     shapes: dict[str, Shape]
     scale: Callable[[str], float | None] = lambda name: None
     shortest: Callable[[Floats], float] = lambda norms: float(norms.min(initial=np.inf))
-    longest: int | None = None
+    longest_row: int | None = None
     just_come: Ids = field(default_factory=lambda: NOBODY)
     rejected: dict[int, str] = field(default_factory=dict)
     blamed: dict[int, str] = field(default_factory=dict)
@@ -173,15 +173,15 @@ class Intake:
             self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
         self._remember_norms(MODEL, ids, norms)
         sound_norms = np.delete(norms, list(refused))
-        longest = np.inf
+        norm_limit = np.inf
         if guards.clip and scale is not None:
-            longest = guards.clip * scale
+            norm_limit = guards.clip * scale
         elif guards.clip:
-            longest = self.shortest(sound_norms)
-        n_shortened = int((sound_norms > longest).sum())
+            norm_limit = self.shortest(sound_norms)
+        n_shortened = int((sound_norms > norm_limit).sum())
         if n_shortened:
             self.guarded["shortened"] = n_shortened
-        return UpdateVerdict(refused, longest)
+        return UpdateVerdict(refused, norm_limit)
 
     def _excuses(self, ids: Ids, scale: float | None) -> bool:
         """Tell whether norms that exceed those of others are no strike.
@@ -214,7 +214,7 @@ class Intake:
         guards = self.guards
         if self._is_winsorised(signal) and guards.remember:
             guards = replace(guards, norm=0)  # what is only larger than usual is clipped, not refused
-        return screen(signal, answers, asked, shape, guards=guards, longest=self.longest, scale=scale)
+        return screen(signal, answers, asked, shape, guards=guards, longest_row=self.longest_row, scale=scale)
 
     def _is_winsorised(self, signal: Signal) -> bool:
         """Tell whether large numbers of a signal are clipped."""

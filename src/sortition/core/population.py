@@ -57,7 +57,7 @@ class Population:
         own: further facts, (N,) or (N, …) numbers, that a selector of your own reads by their names.
     """
 
-    __slots__ = ("_facts", "_known", "_owner", "n_clients")
+    __slots__ = ("_facts", "_known", "_method_name", "n_clients")
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Population:
         for name, value in facts.items():
             check_fact(name, value, self.n_clients, rows)
         self._facts = {name: frozen(value.copy()) for name, value in facts.items()}  # the caller keeps his own
-        self._owner: str | None = None
+        self._method_name: str | None = None
 
     def check_successor_of(self, earlier: Population) -> None:
         """Refuse to go on from ``earlier`` with this population: it has fewer clients, or rows of another width."""
@@ -102,8 +102,8 @@ class Population:
                 raise bad(f"join(population).{name}", f"{_rows(earlier_shape)}, as before", _rows(shape))
 
     def _read(self, name: str) -> Array:
-        if self._owner is not None and name not in self._facts:
-            raise UndeclaredError(f"{self._owner} read population.{name}, which its needs.reads do not declare.")
+        if self._method_name is not None and name not in self._facts:
+            raise UndeclaredError(f"{self._method_name} read population.{name}, which its needs.reads do not declare.")
         if name not in self._facts:
             raise InputError(f"population.{name} must be given; got nothing. Pass {name}=… to Population.")
         return self._facts[name]
@@ -150,15 +150,15 @@ class Population:
         """The names of the facts that are held."""
         return tuple(self._facts)
 
-    def disclose(self, names: Iterable[str], owner: str, shown: Mapping[str, Array] | None = None) -> Population:
-        """Return the view that a selector gets: a fact that ``owner`` did not declare raises.
+    def disclose(self, names: Iterable[str], method_name: str, shown: Mapping[str, Array] | None = None) -> Population:
+        """Return the view that a selector gets: a fact that the method did not declare raises.
 
         ``shown`` overrides stored values.
         """
         view = object.__new__(Population)
         view.n_clients = self.n_clients
         view._known = self._known
-        view._owner = owner
+        view._method_name = method_name
         view._facts = {name: frozen((shown or {}).get(name, self._read(name))) for name in names}
         return view
 
@@ -166,14 +166,14 @@ class Population:
 # -- what makes a fact sound -------------------------------------------------------------------------------------------
 
 
-def check_names(names: Iterable[str], owner: str) -> None:
+def check_names(names: Iterable[str], who: str) -> None:
     """Refuse the name of a fact that is a known one misspelt, or no name; any other is a fact of one's own."""
     for name in names:
         if name in FACTS:
             continue
         is_misspelt = bool(difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE))
         if is_misspelt or not name.isidentifier() or name.startswith("_") or name in TAKEN:
-            raise unknown("population fact", name, FACTS, owner)
+            raise unknown("population fact", name, FACTS, who)
 
 
 def check_row(name: str, row: npt.ArrayLike, who: str) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from sortition.core import saved_state
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
-from sortition.core.cohort import NOBODY, Cohort, Round
+from sortition.core.cohort import NOBODY, Cohort, Round, restricted
 from sortition.core.errors import bad
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.reweighting import check_weighing
@@ -116,8 +116,8 @@ class Registrar:
         self.observer = observer
         self.selector = resolved_for(selector, population)
         self.needs = self.selector.needs  # what the method, as it was resolved, reads, asks and wants reported
-        self.owner = type(selector).__name__
-        check_weighing(guards, self.needs.reads, self.owner)
+        self.method_name = type(selector).__name__
+        check_weighing(guards, self.needs.reads, self.method_name)
         self.index = 0
         self.version = 0
         self.events = 0  # entries of an audit log, without its header
@@ -169,7 +169,7 @@ class Registrar:
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """Return what the selector sees of a population."""
-        return population.disclose(self.needs.reads, self.owner, eligibility.shown)
+        return population.disclose(self.needs.reads, self.method_name, eligibility.shown)
 
     @property
     def quarantined(self) -> Array:
@@ -233,7 +233,7 @@ class Registrar:
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
         round: Round | None = None
         if admitted.ids.size:
-            round = choice.among(admitted.ids)
+            round = restricted(choice, admitted.ids)
         self._abandon()
         context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)
@@ -249,7 +249,9 @@ class Registrar:
         if ids.size and ids[-1] >= n_clients:
             raise bad("available", f"ids below {n_clients}", int(ids[-1]), "Newcomers enter with join().")
         if self.needs.reads and not self.population.knows(ids):
-            raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
+            raise bad(
+                "available", "known clients", "clients whose facts are missing", f"{self.method_name} reads them."
+            )
 
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
         """Refuse clients that are at work, or whose work ended since the last step."""
@@ -273,7 +275,7 @@ class Registrar:
             seed=self.seed,
             index=self.index,
             shapes=self.lengths.in_force(self.shapes),
-            longest=self.lengths.longest,
+            longest_row=self.lengths.longest_row,
             available=available,
             excluded=excluded,
             kept_out=admitted.kept_out,
@@ -307,7 +309,7 @@ class Registrar:
         """Judge the updates that a step is to be made of by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
 
         Whoever aggregates leaves out those that are refused, hands them to :meth:`receive` as ``blamed``, and shortens
-        what is longer than ``longest``: each update, and the update that they make together.
+        what is longer than ``norm_limit``: each update, and the update that they make together.
         """
         with self._thread.inside():
             intake = self._current_intake().copy()
@@ -510,7 +512,7 @@ class Registrar:
                 cohort=weighed.cohort,
                 ids=usable,
                 reports=readings,
-                _owner=self.owner,
+                _method_name=self.method_name,
                 staleness=step.staleness,
                 durations=step.durations,
             )
@@ -546,7 +548,7 @@ class Registrar:
             shapes=self.lengths.in_force(self.shapes),
             scale=self._scale,
             shortest=self._shortest,
-            longest=self.lengths.longest,
+            longest_row=self.lengths.longest_row,
         )
 
     def _latest_round(self) -> Round:
@@ -682,7 +684,12 @@ class Registrar:
             if durations is not None:
                 seconds = durations[: usable.size]
             feedback = Feedback(
-                round=turn.round, cohort=cohort, ids=usable, reports=readings, _owner=self.owner, durations=seconds
+                round=turn.round,
+                cohort=cohort,
+                ids=usable,
+                reports=readings,
+                _method_name=self.method_name,
+                durations=seconds,
             )
             self.selector.observe(state, feedback)
         changes = self._changes_of_step(state, intake, usable, online=turn.available, chosen=cohort.ids)

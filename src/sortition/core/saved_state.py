@@ -87,7 +87,7 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
     memory = registrar.eligibility.export() | registrar.lengths.export()
     arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
     header: dict[str, object] = {
-        "selector": registrar.owner,
+        "selector": registrar.method_name,
         "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},
         "seed": int(registrar.seed),
         "horizon": registrar.horizon,

@@ -78,7 +78,7 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
-        longest: the largest length that a vector may have where its shape is not known.
+        longest_row: the largest length that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         excluded: the available clients that a policy left out, by rule.
         kept_out: the available clients that the guards kept out, by guard.
@@ -100,7 +100,7 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, Shape]
-    longest: int
+    longest_row: int
     available: Ids
     excluded: Mapping[str, Ids]
     kept_out: Mapping[str, Ids]
@@ -116,7 +116,7 @@ class TurnContext:
     thread: OneThread
 
     @property
-    def owner(self) -> str:
+    def method_name(self) -> str:
         """The method's name, as messages have it."""
         return type(self.selector).__name__
 
@@ -155,7 +155,7 @@ class Turn:
             shapes=dict(context.shapes),
             scale=context.scale,
             shortest=context.shortest,
-            longest=context.longest,
+            longest_row=context.longest_row,
             just_come=context.just_come,
             guarded=dict(guarded),
         )
@@ -305,7 +305,7 @@ class Turn:
         """Judge the updates of members of the cohort by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
 
         Whoever aggregates leaves out those that are refused, blames their clients (:meth:`blame`), and shortens what
-        is longer than ``longest``: each update, and the update that they make together.
+        is longer than ``norm_limit``: each update, and the update that they make together.
         """
         return self.intake.judge_updates(ids, norms)
 
@@ -324,13 +324,13 @@ class Turn:
         except StopIteration as stop:
             self.cohort = self._final(stop.value, self.round)
             return
-        self.question = check_question(question, self.round, self.needs, self._context.owner)
+        self.question = check_question(question, self.round, self.needs, self._context.method_name)
 
     def _final(self, choice: object, round: Round) -> Cohort:
         """Return the selector's cohort, checked, with explorers where an exploration floor is set."""
         context = self._context
         guards = context.guards
-        cohort = check_cohort(choice, round, context.owner)
+        cohort = check_cohort(choice, round, context.method_name)
         if guards.explore:
             rng = stream(context.seed, "exploration", self.index)
             cohort, explorers = explored(cohort, round, guards.explore, rng)
@@ -358,17 +358,17 @@ class Turn:
         return replace(cohort, notes={**cohort.notes, **notes})
 
 
-def check_question(question: object, round: Round, needs: Needs, owner: str) -> Measure:
+def check_question(question: object, round: Round, needs: Needs, method_name: str) -> Measure:
     """Return the question; refuse one that the method did not declare, and one to clients that are not available."""
     if not isinstance(question, Measure):
-        raise bad(f"{owner}.select", "a generator that yields Measure", question)
+        raise bad(f"{method_name}.select", "a generator that yields Measure", question)
     if question.signal not in needs.questions:
-        raise UndeclaredError(f"{owner} asked for {question.signal.name!r}, which its needs.asks do not declare.")
+        raise UndeclaredError(f"{method_name} asked for {question.signal.name!r}, which its needs.asks do not declare.")
     outside = not_among(question.ids, round.available)
     if outside.size:
-        raise bad(f"{owner}'s question", "to available clients", f"client {int(outside[0])}")
+        raise bad(f"{method_name}'s question", "to available clients", f"client {int(outside[0])}")
     if question.after is not None:
-        check_cohort(question.after, round, f"{owner}'s rehearsal")
+        check_cohort(question.after, round, f"{method_name}'s rehearsal")
     return question
 
 

@@ -211,18 +211,26 @@ class Messenger:
                 self._say_nobody_is_eligible(candidates)
                 return candidates
             if self.clock() >= next_line:
-                reasons = ""
-                if self.policy.excluded:
-                    reasons = f": {self.policy.said()}"
-                self.logger.info(
-                    "Waiting: of %d clients online, %d are busy, and the others are not eligible%s",
-                    present.size,
-                    self.busy,
-                    reasons,
-                )
+                self._say_who_is_waited_for(present, until=began + self.options.patience)
                 next_line = self.clock() + LOG_EVERY
             self._receive(min(pause, max(self.options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_RECHECK)
+
+    def _say_who_is_waited_for(self, present: Ids, until: float) -> None:
+        """Log why nobody of these clients can be chosen, and when the round is skipped."""
+        reasons = ""
+        if self.policy.excluded:
+            reasons = f": {self.policy.said()}"
+        end = ""
+        if until != np.inf:
+            end = f"; the round is skipped in {until - self.clock():.0f} s (patience)"
+        self.logger.info(
+            "Waiting: of %d clients online, %d are busy, and the others are not eligible%s%s",
+            present.size,
+            self.busy,
+            reasons,
+            end,
+        )
 
     def _say_nobody_is_eligible(self, candidates: Ids) -> None:
         """Log that a round is skipped since a policy leaves nobody eligible."""
@@ -775,7 +783,7 @@ class Messenger:
                 ids=ids,
                 weights=weights,
                 models=self._shortened,
-                longest=self.check.longest,
+                norm_limit=self.check.norm_limit,
                 replies=self.training.replies,
                 clients=len(self.members),
             )
@@ -981,10 +989,10 @@ class Fates:
     failed: dict[int, str] = field(default_factory=dict)
 
 
-def _asked_of_clients(needs: Needs, owner: str) -> dict[str, str]:
+def _asked_of_clients(needs: Needs, method_name: str) -> dict[str, str]:
     """Return the signals that every client must be able to answer, each with the method that needs it."""
     names = [signal.name for signal in needs.asks] + [signal.name for signal in needs.reports if signal != UPDATE]
-    return dict.fromkeys(names, owner)
+    return dict.fromkeys(names, method_name)
 
 
 def _number(fact: Array | None) -> float:

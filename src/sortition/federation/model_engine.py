@@ -32,7 +32,7 @@ class Step:
         models: what they sent, by client, shortened where the guards clip updates.
         replies: all that came back from the cohort, by client, failures too.
         clients: how many the federation knows.
-        longest: the largest length that the combined update may have.
+        norm_limit: the largest length that the combined update may have.
     """
 
     cohort: Cohort
@@ -41,7 +41,7 @@ class Step:
     models: Mapping[int, Model]
     replies: Mapping[int, Reply]
     clients: int
-    longest: float = math.inf
+    norm_limit: float = math.inf
 
 
 class Engine(Protocol):
@@ -132,7 +132,7 @@ class Combining:
             rate=rate,
             mass=made_of.cohort.mass,
         )
-        return shortened(update, made_of.longest)
+        return shortened(update, made_of.norm_limit)
 
     def export(self) -> dict[str, Array]:
         """Return the memory as arrays, for a checkpoint."""

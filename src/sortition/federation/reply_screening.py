@@ -46,14 +46,14 @@ class ModelCheck:
         free_shapes: whether arrays may have other shapes than those of the model.
         names: the arrays that clients send, once that is decided; a checkpoint holds them.
         votes: the arrays that each client sent last, by client; a checkpoint holds them, too.
-        longest: the largest length that an update of the round that was judged last may have.
+        norm_limit: the largest length that an update of the round that was judged last may have.
     """
 
     guards: Guards = field(default_factory=Guards)
     free_shapes: bool = False
     names: frozenset[str] | None = None
     votes: dict[int, frozenset[str]] = field(default_factory=dict)
-    longest: float = np.inf
+    norm_limit: float = np.inf
 
     def judge(
         self, received: Mapping[int, Model], model: Model, judge: Judge | None = None
@@ -141,7 +141,7 @@ class ModelCheck:
         """Return whose update a judge refuses; remember how long the others may be."""
         ids = np.array(sorted(models), np.int64)
         norms = np.array([distance(models[client], model) for client in ids.tolist()])
-        refused, self.longest = judge.judge_updates(ids, norms)
+        refused, self.norm_limit = judge.judge_updates(ids, norms)
         return {int(ids[row]): reason for row, reason in refused.items()}
 
     def _too_far(self, models: Mapping[int, Model], model: Model) -> dict[int, str]:
@@ -161,7 +161,7 @@ class ModelCheck:
 
     def shortened(self, models: Mapping[int, Model], model: Model) -> dict[int, Model]:
         """Return the models of the round that was judged last, none further from ``model`` than the guards allow."""
-        return {client: no_further(arrays, model, self.longest) for client, arrays in models.items()}
+        return {client: no_further(arrays, model, self.norm_limit) for client, arrays in models.items()}
 
     def fault(self, arrays: Model, model: Model) -> str:
         """Say what is wrong with a model by itself, without comparison with others; empty if nothing is."""
@@ -241,17 +241,17 @@ def moved(model: Model, models: Mapping[int, Model], ids: Ids, weights: Floats) 
     return moved_arrays
 
 
-def no_further(arrays: Model, model: Model, longest: float) -> Model:
-    """Move arrays towards ``model`` until they are at most ``longest`` from it; whole numbers stay."""
-    if np.isinf(longest):
+def no_further(arrays: Model, model: Model, norm_limit: float) -> Model:
+    """Move arrays towards ``model`` until they are at most ``norm_limit`` from it; whole numbers stay."""
+    if np.isinf(norm_limit):
         return arrays
     norm = distance(arrays, model)
-    if norm <= longest:
+    if norm <= norm_limit:
         return arrays
     nearer = dict(arrays)
     for name, value in arrays.items():
         if name in model and model[name].dtype.kind == "f" and value.shape == model[name].shape:
-            nearer[name] = (model[name] + (value - model[name]) * (longest / norm)).astype(model[name].dtype)
+            nearer[name] = (model[name] + (value - model[name]) * (norm_limit / norm)).astype(model[name].dtype)
     return nearer
 
 

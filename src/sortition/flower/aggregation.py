@@ -126,13 +126,13 @@ class FlowerEngine:
         if self.combining.own:
             target = self._combined(made_of)
             return self.base.step(self.server_round, target, replies, weight_of)
-        as_sent = np.isinf(made_of.longest)  # otherwise a reply's own model may be longer than the guards allow
+        as_sent = np.isinf(made_of.norm_limit)  # otherwise a reply's own model may be longer than the guards allow
         if self.base.kind.replies_for_noise or (sums_to_one(made_of.cohort) and as_sent):
             errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
             return self.base.aggregate(self.server_round, replies, weight_of, errors)
         ids = np.array(list(weight_of), np.int64)
         target = moved(self._model, made_of.models, ids, np.array(list(weight_of.values())))
-        target = no_further(target, self._model, made_of.longest)
+        target = no_further(target, self._model, made_of.norm_limit)
         return self.base.step(self.server_round, target, replies, weight_of)
 
     def _combined(self, made_of: Step) -> Model:
@@ -180,11 +180,11 @@ def sums_to_one(cohort: Cohort) -> bool:
     return abs(float(cohort.weights.sum()) - 1) <= CLOSE
 
 
-def check_mass(cohort: Cohort, engine: FlowerEngine, owner: str) -> None:
+def check_mass(cohort: Cohort, engine: FlowerEngine, method_name: str) -> None:
     """Refuse a cohort, before it trains, whose mass the strategy cannot keep: Flower rescales weights."""
     if cohort.ids.size and not (sums_to_one(cohort) or engine.base.kind.linear):
         raise InputError(
-            f"{owner} weighs this cohort {float(cohort.weights.sum()):g} in all, and "
+            f"{method_name} weighs this cohort {float(cohort.weights.sum()):g} in all, and "
             f"{type(engine.base.strategy).__name__} rescales weights to 1. Use FedAvg, FedProx, FedAvgM, FedAdam, "
             "FedAdagrad or FedYogi with it."
         )

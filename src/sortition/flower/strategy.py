@@ -354,9 +354,9 @@ class SelectorStrategy(Strategy):
         self.engine.server_round = server_round + self.files.played
         self.transport.round = FlowerRound(self.engine.server_round, arrays, config, self.engine.model)
         opened = self.federation.open_round()
-        owner = type(self.selector).__name__
-        log(INFO, "configure_train: %s chose %d of %d", owner, opened.cohort.ids.size, opened.available)
-        check_mass(opened.cohort, self.engine, owner)
+        method_name = type(self.selector).__name__
+        log(INFO, "configure_train: %s chose %d of %d", method_name, opened.cohort.ids.size, opened.available)
+        check_mass(opened.cohort, self.engine, method_name)
         if not self.driver.pace.rule.overlaps:
             self._check_cohort(opened.cohort, opened.available)
         messages = self.transport.write_training(self.messenger.orders(opened.turn, opened.cohort))
@@ -416,17 +416,17 @@ class SelectorStrategy(Strategy):
             self._too_small = 0
             return
         self._too_small += 1
-        owner = type(self.selector).__name__
+        method_name = type(self.selector).__name__
         why = (
-            f"{owner} chose {size} of {available} clients, and {type(self.base.strategy).__name__} makes no model of "
-            f"fewer than {least_updates} updates."
+            f"{method_name} chose {size} of {available} clients, and {type(self.base.strategy).__name__} makes no "
+            f"model of fewer than {least_updates} updates."
         )
         if self.messenger.moved or self._too_small < IN_VAIN:
             log(WARNING, "This round leaves the model as it is: %s", why)
             return
         raise InputError(
-            f"{why} Let {owner} choose more at a time (a larger cohort, or fewer groups of clients), or use another "
-            "strategy."
+            f"{why} Let {method_name} choose more at a time (a larger cohort, or fewer groups of clients), or use "
+            "another strategy."
         )
 
     def _check_end(self, rounds: int) -> None:

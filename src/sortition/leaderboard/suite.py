@@ -96,7 +96,7 @@ class Suite(BaseModel):
             "audit": False,
             "setting": settings,
         }
-        return plan(study, owner="leaderboard")
+        return plan(study, who="leaderboard")
 
     def _setting(self, cell: Cell) -> TomlTable:
         if cell.data not in self.data:

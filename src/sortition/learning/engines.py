@@ -12,6 +12,7 @@ The limits come from ``benchmarks/engine.py --only choice``; the table stands in
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,6 +131,9 @@ def trial_fault(trainer: SequentialTrainer, mapped: MappedModel, start: Tensor, 
                 return _step_fault(trainer, mapped, start, index, compare=compare)
     except Exception as error:  # a user's module can raise anything
         words = " ".join(str(error).split())
+        without_rule = re.match(r"aten::(\w+) hit the vmap fallback", words)
+        if without_rule:
+            return f"torch cannot map {without_rule[1]} over clients"
         return f"{type(error).__name__}: {words[:160]}"
 
 

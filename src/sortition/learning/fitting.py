@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from sortition.core.errors import InputError, bad
 from sortition.core.inputs import Inputs
+from sortition.data.dataset import ORDER_OF_CHANNELS, are_channels_doubtful
 from sortition.learning import vector
+from sortition.learning.examples import Examples
 from sortition.learning.learner import Learner
 from sortition.learning.objective import ModelInputs, Objective, call_model
 from sortition.learning.rule import LocalRule
@@ -67,6 +69,8 @@ def _misfit(learner: Learner, classes: int, fault: str) -> InputError:
     each = f"for each example, {learner.examples.described}"
     if learner.passes.is_by_label:
         hint = f"Labels are 0 … {classes - 1}; each is the number of a logit."
+        if isinstance(learner.examples, Examples) and are_channels_doubtful(learner.examples.shape):
+            hint = f"Are its channels where they belong? {ORDER_OF_CHANNELS[0].upper()}{ORDER_OF_CHANNELS[1:]}."
         return bad("model", f"a module that gives {classes} logits {each}", fault, hint)
     targets = f"{_dtype(learner.y)} of shape {tuple(learner.y.shape[1:])}"
     return bad("model", f"a module that gives a tensor {each}", fault, f"Its targets are {targets}.")
@@ -80,7 +84,7 @@ def _model_fault(learner: Learner, classes: int) -> str:
     except Exception as error:  # a user's module can raise anything
         return f"{type(error).__name__}: {error}"
     if not isinstance(outputs, torch.Tensor):
-        return f"a {type(outputs).__name__}"
+        return f"a {type(outputs).__name__} without logits"
     shape = f"a tensor of shape {tuple(outputs.shape)} of {n_examples} examples"
     if not learner.passes.is_by_label:
         return "" if outputs.ndim and len(outputs) == n_examples else shape

@@ -310,7 +310,7 @@ class Learner:
         is_chosen = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule, n_clients)
         if not (is_chosen and self.vmap_fault):
             return ""
-        return f"Clients train one after the other: {self._fault_words}"
+        return f"Clients train one after the other, since {self.vmap_fault}."
 
     @property
     def _fault_words(self) -> str:
@@ -333,7 +333,9 @@ class Learner:
         """Why the model or its loss cannot be vmapped, as far as that is seen without a trial."""
         objective = self._sequential_trainer.objective
         if objective is not None and not objective.is_weighable:
-            return f"the loss {objective.loss_name!r} is not one of those by name"
+            if objective.is_models_own:
+                return "the model computes its own loss, which cannot be mapped over clients"
+            return f"the loss {objective.loss_name!r} is a function, and only losses by name are mapped over clients"
         return engines.layer_fault(self.model)
 
     @cached_property

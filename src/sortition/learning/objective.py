@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,10 +33,21 @@ def call_model(model: nn.Module, x: ModelInputs) -> Any:
 
 
 def outputs_of(model: nn.Module, x: ModelInputs) -> Tensor:
-    """Return what a model gives: a tensor, or the ``logits`` of an object that carries them."""
+    """Return what a model gives: a tensor, or the ``logits`` of an object or a dict that carries them."""
     outputs = call_model(model, x)
-    logits: Tensor = getattr(outputs, "logits", outputs)
+    logits = _carried(outputs, "logits")
+    if logits is None:
+        return cast(Tensor, outputs)
     return logits
+
+
+def _carried(outputs: object, name: str) -> Tensor | None:
+    """Return a tensor that the outputs of a model carry as an attribute or under a key; None where they do not."""
+    if isinstance(outputs, Mapping) and name in outputs:
+        carried = outputs[name]
+    else:
+        carried = getattr(outputs, name, None)
+    return cast("Tensor | None", carried)
 
 
 class Objective:
@@ -201,10 +212,10 @@ def _models_own(model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tens
         outputs = model(*x, labels=targets)
     else:
         outputs = model(x, labels=targets)
-    loss: Tensor | None = getattr(outputs, "loss", None)
-    logits: Tensor | None = getattr(outputs, "logits", None)
+    loss = _carried(outputs, "loss")
+    logits = _carried(outputs, "logits")
     if loss is None or logits is None:
-        raise TypeError(f"a {type(outputs).__name__} without .loss or .logits")
+        raise TypeError(f"a {type(outputs).__name__} without loss or logits")
     return loss, logits
 
 

@@ -32,9 +32,9 @@ class SelectingController(ModelController):
 
     def configure(self, selector: str, cohort: int, rounds: int, options: StoredTable | None) -> None:
         """Check what was given, and keep it where NVFlare looks: in attributes that are called like the arguments."""
-        owner = type(self).__name__
-        self.settings = read_options(owner, selector, cohort=cohort, rounds=rounds, options=options)
-        self.combining = read_combining(owner, options)
+        who = type(self).__name__
+        self.settings = read_options(who, selector, cohort=cohort, rounds=rounds, options=options)
+        self.combining = read_combining(who, options)
         self.selector = selector
         self.cohort = cohort
         self.options = options

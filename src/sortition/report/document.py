@@ -13,6 +13,8 @@ from typing import Any
 from sortition.report.charts import Chart
 from sortition.report.markup import printable
 
+ALL_SETTINGS = "all"  # of a chart that shows every setting
+
 
 class Canvas:
     """Collects the charts of a page; each is drawn in its place by the page's script."""

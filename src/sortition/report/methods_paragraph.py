@@ -14,6 +14,7 @@ from sortition.report.checklist import alike, tuning
 from sortition.report.description import stated_devices
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
+from sortition.results.object_names import is_given_in_python
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import Budget
 from sortition.results.sweeps import swept, value_text
@@ -26,6 +27,7 @@ HASH_DIGITS = 12
 NO_CHANGE = {  # options of local training that change nothing at these values
     "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0,
 }  # fmt: skip
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 OF_TRAINING = ("momentum", "weight_decay", "proximal", "decay")
 Formatter = Callable[[str], str]
 
@@ -49,12 +51,14 @@ class Method:
 
     Attributes:
         label: its name in the study.
-        parameters: such as ``d = 15``; empty where it has none.
+        parameters: those that the study sets, such as ``d = 15``; all of a method of one's own.
+        all_parameters: also those that have their default.
         key: of its BibTeX entry; empty for a method without one.
     """
 
     label: str
     parameters: str
+    all_parameters: str
     key: str
 
 
@@ -96,8 +100,15 @@ class MethodsParagraph:
             if method.parameters:
                 name += plain(f" ({method.parameters})")
             names.append(name)
-        first = f"{plain('We compare ')}{listed(names)}{plain(f' in Sortition {self.version}.')}"
+        first = f"{plain('We compare ')}{listed(names)}{plain(f' in Sortition {self.version}{self._defaults}.')}"
         return " ".join([first, *map(plain, self.sentences)])
+
+    @property
+    def _defaults(self) -> str:
+        """Say that parameters which are not named have their default, where there are some."""
+        if all(method.parameters == method.all_parameters for method in self.methods):
+            return ""
+        return ", with its default parameters where none are given"
 
     def __str__(self) -> str:
         """Return paragraph, checklist and BibTeX as Markdown."""
@@ -127,11 +138,19 @@ def _methods(gathered: Gathered) -> Iterable[Method]:
     for label in gathered.methods:
         run = next(setting.methods[label][0] for setting in gathered.settings if label in setting.methods)
         parameters = run.manifest.get("parameters") or {}
+        table = run.config.get("method") or {}
+        is_own = ":" in str(table.get("name", ""))  # an import path
+        stated = {name: value for name, value in parameters.items() if is_own or name in table}
         yield Method(
             label=label,
-            parameters=", ".join(f"{name} = {value}" for name, value in parameters.items()),
+            parameters=_parameters_text(stated),
+            all_parameters=_parameters_text(parameters),
             key=_key(_bibtex(run)),
         )
+
+
+def _parameters_text(parameters: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in parameters.items())
 
 
 def _bibtex(run: Digest) -> str:
@@ -170,6 +189,11 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
     manifest = setting.first.manifest
     data = config.get("data") or {}
     model = manifest.get("model") or config.get("model") or {}
+    model_name = model.get("name", "")
+    if is_given_in_python(model_name):
+        model_text = "our own model"
+    else:
+        model_text = f"the model {model_name}"
     if isinstance(model.get("parameters"), int):
         size = f" of {model['parameters']:,} parameters"
     else:
@@ -178,11 +202,16 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
         n_clients = setting.first.counts["selected"].size
     else:
         n_clients = data.get("clients", "?")
-    text = f"{data.get('name', 'The data')} is held by {n_clients} clients"
+    data_name = data.get("name", "")
+    if is_given_in_python(data_name):
+        data_text = "our own data set"
+    else:
+        data_text = f"the data set {data_name}"
+    text = f"{data_text} is held by {n_clients} clients"
     text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability(setting)}. "
     text += (
         f"In each {_rounds(config)} {config.get('cohort', '?')} clients are selected and train "
-        f"{model.get('name', 'the model')}{size}: {_local(config.get('local') or {})}; {_server(config)}."
+        f"{model_text}{size}: {_local(config.get('local') or {})}; {_server(config)}."
     )
     text += _limit(config) + _conditions(config)
     if named:
@@ -215,7 +244,10 @@ def _table_text(table: object, default: str) -> str:
     if not isinstance(table, Mapping):
         return str(table or default)
     options = [f"{key} = {value_text(value)}" for key, value in table.items() if key != "name"]
-    return ", ".join([str(table.get("name", default)), *options])
+    name = str(table.get("name", default))
+    if is_given_in_python(name):
+        name = "our own"
+    return ", ".join([name, *options])
 
 
 def _availability(setting: Setting) -> str:
@@ -229,10 +261,11 @@ def _availability(setting: Setting) -> str:
 def _local(local: Mapping[str, Any]) -> str:
     """Describe local training."""
     if "steps" in local:
-        work = f"{local['steps']} steps"
+        work = counted(local["steps"], "step")
     else:
-        work = f"{local.get('epochs', 1)} epochs"
-    text = f"{work} of {local.get('optimizer', 'sgd')} with batches of {local.get('batch', '?')}"
+        work = counted(local.get("epochs", 1), "epoch")
+    optimizer = str(local.get("optimizer", "sgd"))
+    text = f"{work} of {OPTIMIZERS.get(optimizer, optimizer)} with batches of {local.get('batch', '?')}"
     text += f" and a learning rate of {value_text(local.get('lr', '?'))}"
     return ", ".join([text, *_changing(local, OF_TRAINING)])
 
@@ -307,11 +340,19 @@ def _statistics(settings: Sequence[Setting]) -> str:
         margin = f"{setting.criteria.margin:g} {unit}"
     else:
         margin = f"{setting.criteria.margin:g} % of the baseline's loss"
-    comparisons = counted(comparison.family, "comparison")
+    compared = f"the test {setting.metric} ({figure}, mean over seeds)"
+    if setting.criteria.all_pairs:
+        pairs = f"{compared} of every pair of methods"
+    else:
+        pairs = f"{compared} with that of {setting.baseline}"
+    if comparison.family > 1:
+        correction = f"; intervals (95 %) and p-values are corrected by Bonferroni for the {comparison.family} "
+        correction += "comparisons of a setting"
+    else:
+        correction = " with intervals of 95 %"
     return (
-        f"We compare the test {setting.metric} ({figure}, mean over seeds) with that of {setting.baseline} by "
-        f"paired t-tests; intervals (95 %) and p-values are corrected by Bonferroni for the {comparisons} "
-        f"of a setting, and a difference of at most {margin} that two one-sided tests show is called practically none."
+        f"We compare {pairs} by paired t-tests{correction}, and a difference of at most {margin} that two one-sided "
+        "tests show is called practically none."
     )
 
 
@@ -357,14 +398,18 @@ def _hashes(runs: Sequence[Digest]) -> str:
     """Identify data, partitions and own code by their SHA-256."""
     data = sorted({_data_hash(run) for run in runs})
     partitions = sorted({str((run.manifest.get("data") or {}).get("partition", "")) for run in runs})
-    together = hashlib.sha256("\n".join(partitions).encode()).hexdigest()
     text = f"SHA-256, first {HASH_DIGITS} digits: data {', '.join(data)}; "
-    text += f"{counted(len(partitions), 'partition')} together {together[:HASH_DIGITS]}"
+    if len(partitions) == 1:
+        text += f"partition {partitions[0][:HASH_DIGITS]}"
+    else:
+        together = hashlib.sha256("\n".join(partitions).encode()).hexdigest()
+        text += f"{counted(len(partitions), 'partition')} together {together[:HASH_DIGITS]}"
     code = sorted(
         {
-            f"{name} {digest[:HASH_DIGITS]}"
+            f"{_code_name(key, run)} {digest[:HASH_DIGITS]}"
             for run in runs
-            for name, digest in (run.manifest.get("python") or {}).items()
+            for key, digest in (run.manifest.get("python") or {}).items()
+            if key != "data.name" or not is_given_in_python(run.config["data"]["name"])  # its hash is that of the data
         }
     )
     if code:
@@ -372,9 +417,20 @@ def _hashes(runs: Sequence[Digest]) -> str:
     return f"{text}."
 
 
+def _code_name(key: str, run: Digest) -> str:
+    """Return what a paper calls the code that a key of the configuration names: ``method ours``, ``data partition``."""
+    if key == "method.name":
+        return f"method {run.method}"
+    return key.removesuffix(".name").replace(".", " ")
+
+
 def _data_hash(run: Digest) -> str:
     data = run.manifest.get("data") or {}
-    return f"{data.get('name', '?')} {str(data.get('digest', '?'))[:HASH_DIGITS]}"
+    digest = str(data.get("digest", "?"))[:HASH_DIGITS]
+    name = data.get("name", "?")
+    if is_given_in_python(name):
+        return digest
+    return f"{name} {digest}"
 
 
 # -- checklist --------------------------------------------------------------------------------------------------------
@@ -400,7 +456,8 @@ def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, com
         ),
         Answer(
             "Are all hyper-parameters given, and how they were chosen?",
-            f"Each run folder has the resolved configuration (config.toml). Choice: {tuning(settings).fact}.",
+            f"{_all_parameters(gathered)}Each run folder has the resolved configuration (config.toml). "
+            f"Choice: {tuning(settings).fact}.",
         ),
         Answer("Do methods differ in the selection alone?", alike(settings).fact.removesuffix(".") + "."),
         Answer(
@@ -419,6 +476,12 @@ def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, com
     if references:
         answers.append(Answer("Are there reference lines?", f"{listed(references)}; they are not compared."))
     return answers
+
+
+def _all_parameters(gathered: Gathered) -> str:
+    """List the parameters of every method, those with their default included; nothing where no method has any."""
+    texts = [f"{method.label}: {method.all_parameters}. " for method in _methods(gathered) if method.all_parameters]
+    return "".join(texts)
 
 
 def _own_code(runs: Sequence[Digest]) -> str:

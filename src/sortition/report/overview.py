@@ -8,7 +8,7 @@ from dataclasses import replace
 from html import escape
 
 from sortition.report.charts import across, forest, swept_values
-from sortition.report.document import Canvas
+from sortition.report.document import ALL_SETTINGS, Canvas
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.markup import Cell, items, plain, sortable
@@ -215,7 +215,7 @@ def of_all(gathered: Gathered, look: Look, canvas: Canvas) -> str:
     if len(gathered.settings) < 2:
         return ""
     charts = [*across.figures(gathered, look), *swept_values.figures(gathered, look)]
-    places = "".join(canvas.show("all", chart) for chart in charts)
+    places = "".join(canvas.show(ALL_SETTINGS, chart) for chart in charts)
     return f'<h3>All settings</h3>{_wins(gathered)}<div class="figures">{places}</div>{_settings(gathered)}'
 
 

@@ -58,9 +58,11 @@ SHARED = (
     "guards",
     "policy",
     "habits",
+    "owners",
     "faults",
     "attacks",
     "evaluate_every",
+    "precision",
 )
 OF_THE_METHOD = ("guards.reweight",)
 SHOWN_DIGEST = 12  # characters of a digest that tell two apart for a reader

@@ -25,12 +25,12 @@ AUC = "auc"  # the mean of the figure over the cost up to the budget: the area u
 ALIKE = ("speed", "bandwidth", "dropout")  # keys of [devices] under which all devices are equally fast
 
 
-def checked_currency(cost: str, owner: str) -> Currency:
+def checked_currency(cost: str, who: str) -> Currency:
     """Return a currency by its name, or refuse a name that is none."""
     for currency in CURRENCIES:
         if cost == currency:
             return currency
-    raise unknown("cost", cost, CURRENCIES, owner)
+    raise unknown("cost", cost, CURRENCIES, who)
 
 
 def devices_differ(config: Config) -> bool:

@@ -152,7 +152,7 @@ def inputs_of(manifest: Mapping[str, Any]) -> str:
     targets = manifest.get("targets")
     sentences = [words]
     if targets:
-        sentences.append(f"To be given: {targets}")
+        sentences.append(f"Targets: {targets}")
     if held_out:
         sentences.append(f"Held out for testing: {held_out}")
     return f"{'. '.join(sentences)}."

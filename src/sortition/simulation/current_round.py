@@ -73,12 +73,12 @@ class SoundUpdates:
     Attributes:
         rows: (k, P) one update per client; empty for a cohort that was folded.
         total: (P,) the weighted sum of the updates of a folded cohort; None where the rows are there.
-        longest: the largest length that the guards allow an update, and their combination.
+        norm_limit: the largest length that the guards allow an update, and their combination.
     """
 
     rows: Vector
     total: Vector | None = None
-    longest: float = math.inf
+    norm_limit: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,9 +192,9 @@ def screen_updates(
 ) -> ScreenedTraining:
     """Let the guards judge updates (k, P); leave out those that they refuse, and shorten those that are too long."""
     lengths = norms(updates)
-    refused, longest = judge(outcome.ids, lengths)
+    refused, norm_limit = judge(outcome.ids, lengths)
     if refused:
         updates = np.delete(updates, list(refused), axis=0)
         lengths = np.delete(lengths, list(refused))
-    sound = SoundUpdates(rows=shortened_rows(updates, lengths, longest), longest=longest)
+    sound = SoundUpdates(rows=shortened_rows(updates, lengths, norm_limit), norm_limit=norm_limit)
     return ScreenedTraining(outcome, refused, sound)

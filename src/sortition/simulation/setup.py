@@ -144,7 +144,8 @@ class Setup:
         if policy.per == "tag":
             raise bad("Policy.per", "'client' or 'owner' in a simulation", "tag", "Simulated clients have no tags.")
         if policy.per == "owner" and "groups" not in facts:
-            raise bad("Policy.per", "'client' where owners are unknown", "owner", "Give Population(groups=…).")
+            hint = "Give owners = 5 in a study, or Population(groups=…)."
+            raise bad("Policy.per", "'client' where owners are unknown", "owner", hint)
 
     def _check_labels(self) -> None:
         """Refuse a method that needs labels in a task that has none, before anything runs."""

@@ -613,7 +613,7 @@ class Simulation:
                 rate=setup.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
-        update = shortened(update, updates.longest)
+        update = shortened(update, updates.norm_limit)
         params, self.server = setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None

@@ -205,6 +205,7 @@ def build_federation(config: RunConfig) -> BuiltFederation:
         "model",
         "task",
         "devices",
+        "owners",
         "availability",
         "attacks",
         "seed",
@@ -249,6 +250,10 @@ def _build(config: RunConfig) -> BuiltFederation:
         facts["features"] = dataset.features
     if world.fleet.speeds_differ:
         facts["speed"] = world.fleet.speed  # examples a second; clients know their devices
+    if config.owners is not None:
+        if config.owners > parts.clients:
+            raise bad("owners", f"at most the number of clients, {parts.clients}", config.owners)
+        facts["groups"] = np.arange(parts.clients) % config.owners
     reachable = availability.make(
         config.availability.name,
         clients=parts.clients,

@@ -214,6 +214,7 @@ class Federation(StrictTable):
         guards: how far clients are trusted.
         policy: how often and when devices may be used; one table, or several that hold together.
         habits: when devices charge, are idle, and how full their batteries are, for rules of a policy.
+        owners: how many owners the clients belong to, in turn; for rules and quotas per owner.
         faults: simulated failures.
         attacks: adversaries among the clients.
         shadow: methods that choose beside the live one and send nothing; records say what they would have done.
@@ -242,6 +243,7 @@ class Federation(StrictTable):
     guards: Guards = Guards()
     policy: tuple[Policy, ...] = ()
     habits: Habits | None = None
+    owners: Count | None = None
     faults: Faults | None = None
     attacks: Attacks | None = None
     shadow: list[Method] | None = None
@@ -254,6 +256,19 @@ class Federation(StrictTable):
     device: str = "cpu"
     engine: str = "auto"
     precision: str | None = None  # None: float32, and the configuration's file does not mention it
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_pace_among_devices(cls, table: Any) -> Any:
+        """Say where a deadline and over-selection belong: a device does not decide how long the server waits."""
+        devices = table.get("devices") if isinstance(table, dict) else None
+        if not isinstance(devices, dict):
+            return table
+        for key in ("deadline", "overselect"):
+            if key in devices:
+                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+                raise bad(f"devices.{key}", "left out", devices[key], hint)
+        return table
 
     @field_validator("policy", mode="before", json_schema_input_type=Policy | tuple[Policy, ...])
     @classmethod
@@ -330,18 +345,18 @@ class RunConfig(Federation):
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 
-def validated(kind: type[M], table: object, owner: str) -> M:
+def validated(kind: type[M], table: object, who: str) -> M:
     """Return the table as a model; an error names the key that was probably meant."""
     if not isinstance(table, dict):
-        raise bad(owner, "a table", table)
+        raise bad(who, "a table", table)
     try:
         return kind(**table)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
                 *parents, key = [str(part) for part in detail["loc"]]
-                raise unknown("key", key, _keys_at(kind, parents), ".".join([owner, *parents])) from None
-        raise translated(error, owner) from None
+                raise unknown("key", key, _keys_at(kind, parents), ".".join([who, *parents])) from None
+        raise translated(error, who) from None
 
 
 def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:

@@ -311,7 +311,10 @@ def _execute(
     )
     if execution.failed:
         first_folder, reason = next(iter(execution.failed.items()))
-        raise SortitionError(f"{len(execution.failed)} runs failed; the first, {first_folder}: {reason}")
+        n_failed = len(execution.failed)
+        if n_failed == 1:
+            raise SortitionError(f"1 run failed, {first_folder}: {reason}")
+        raise SortitionError(f"{n_failed} runs failed; the first, {first_folder}: {reason}")
     if execution.interrupted:
         notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
     run_folders = runner.places(folder, study_plan)

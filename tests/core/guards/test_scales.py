@@ -71,7 +71,7 @@ def test_a_majority_of_one_round_does_not_decide_what_is_usual():
     scale = federation.eligibility.scales.scale(MODEL, federation.index)
     turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
     assert sorted(verdict.refused) == [0, 1, 2]
-    assert verdict.longest == pytest.approx(2 * scale)
+    assert verdict.norm_limit == pytest.approx(2 * scale)
     assert set(turn.rejected) == {0, 1, 2}
     assert np.flatnonzero(federation.quarantined).tolist() == [0, 1, 2]
     assert federation.eligibility.scales.scale(MODEL, federation.index) == pytest.approx(scale, rel=0.2)
@@ -80,7 +80,7 @@ def test_a_majority_of_one_round_does_not_decide_what_is_usual():
 def test_without_a_memory_they_are_the_measure():
     _, verdict = play(experienced(Guards(norm=10, strikes=1)), np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
     assert verdict.refused == {}
-    assert verdict.longest == np.inf
+    assert verdict.norm_limit == np.inf
 
 
 def test_nobody_is_framed_by_a_majority_that_sends_next_to_nothing():
@@ -112,7 +112,7 @@ def test_the_scale_follows_once_most_clients_send_more():
 def test_before_anything_is_known_the_shortest_update_bounds_the_round_and_nobody_is_blamed():
     federation = registrar()
     turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 2e6, 2: 3e6, 3: 1.5})
-    assert verdict.longest == 1.0
+    assert verdict.norm_limit == 1.0
     assert turn.guarded["shortened"] == 4
     assert not federation.quarantined.any()
 
@@ -131,16 +131,16 @@ def test_a_lone_arrival_is_held_against_the_scale():
 def test_who_arrives_alone_before_anybody_was_heard_moves_nothing():
     """The first updates of a pace that steps with every arrival were of any length below the bound."""
     federation = registrar()
-    assert play(federation, np.array([0]), {0: 1e9}, budget=1)[1].longest == 0.0
-    assert play(federation, np.array([1]), {1: 1.5}, budget=1)[1].longest == 0.0
-    assert play(federation, np.array([2]), {2: 1e9}, budget=1)[1].longest == 1.5
-    assert play(federation, np.array([3]), {}, budget=1)[1].longest == 1.0
-    assert play(federation, np.array([4]), {4: 1e9}, budget=1)[1].longest == 1.0
+    assert play(federation, np.array([0]), {0: 1e9}, budget=1)[1].norm_limit == 0.0
+    assert play(federation, np.array([1]), {1: 1.5}, budget=1)[1].norm_limit == 0.0
+    assert play(federation, np.array([2]), {2: 1e9}, budget=1)[1].norm_limit == 1.5
+    assert play(federation, np.array([3]), {}, budget=1)[1].norm_limit == 1.0
+    assert play(federation, np.array([4]), {4: 1e9}, budget=1)[1].norm_limit == 1.0
 
 
 def test_of_two_clients_one_is_enough():
     federation = registrar(n=2)
-    assert play(federation, np.arange(2), {0: 3.0}, budget=1)[1].longest == 3.0
+    assert play(federation, np.arange(2), {0: 3.0}, budget=1)[1].norm_limit == 3.0
 
 
 def test_snapshots_remember_and_abandoned_turns_do_not(tmp_path):

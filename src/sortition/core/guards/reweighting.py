@@ -58,8 +58,8 @@ def fitted_weights(population: Population, guards: Guards, shown: Mapping[str, A
     return FittedWeights(population, shown.get("label_counts", population.label_counts))
 
 
-def check_weighing(guards: Guards, facts: Collection[str], owner: str) -> None:
+def check_weighing(guards: Guards, facts: Collection[str], method_name: str) -> None:
     """Refuse weights that are fitted to facts which the method does not read: its privacy label would be wrong."""
     if guards.reweight == "fitted" and "label_counts" not in facts:
-        rule = f"another rule where the method does not read label counts, as {owner}"
+        rule = f"another rule where the method does not read label counts, as {method_name}"
         raise bad("Guards.reweight", rule, "fitted")

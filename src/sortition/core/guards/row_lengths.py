@@ -43,7 +43,7 @@ class Lengths:
         self.n_clients = n_clients
 
     @property
-    def longest(self) -> int:
+    def longest_row(self) -> int:
         """The longest vector that is believed where the model does not say how long it is."""
         return TABLE_BYTES // (8 * self.n_clients)
 

@@ -47,21 +47,21 @@ def screen(
     shape: Shape | None,
     guards: Guards | None = None,
     *,
-    longest: int | None = None,
+    longest_row: int | None = None,
     scale: float | None = None,
 ) -> Screened:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
-    that are not longer than ``longest``. Norms are held against ``scale``, or against their own median. Ids that were
-    not asked are the caller's mistake and raise.
+    that are not longer than ``longest_row``. Norms are held against ``scale``, or against their own median. Ids that
+    were not asked are the caller's mistake and raise.
     """
     _check_asked(signal, answers, asked)
     guards = guards or Guards()
     shape = _row_shape(signal, asked, shape)
-    if isinstance(answers, Reading) and _is_table(answers.values, shape, longest):
+    if isinstance(answers, Reading) and _is_table(answers.values, shape, longest_row):
         return _screen_table(signal, answers, asked, guards=guards, scale=scale)
-    tabulated = _tabulated(answers, shape, longest)
+    tabulated = _tabulated(answers, shape, longest_row)
     table = _screen_table(signal, tabulated.reading, asked, guards=guards, scale=scale)
     return table._replace(rejected=tabulated.rejected | table.rejected, lengths=tabulated.lengths)
 
@@ -103,11 +103,11 @@ def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
     return (asked.size,) if signal.of == "pairs" else known
 
 
-def _is_table(values: Array, shape: Shape | None, longest: int | None) -> bool:
+def _is_table(values: Array, shape: Shape | None, longest_row: int | None) -> bool:
     """Whether all rows have the shape that is wanted, or a length that is believed where none is known."""
     if shape is not None:
         return values.shape[1:] == shape
-    return values.ndim == 2 and (longest is None or values.shape[1] <= longest)
+    return values.ndim == 2 and (longest_row is None or values.shape[1] <= longest_row)
 
 
 def rows_of(answers: Answers) -> dict[int, Array | None]:
@@ -135,29 +135,31 @@ def as_floats(row: npt.ArrayLike) -> Array | None:
         return None
 
 
-def _usual_shape(rows: Mapping[int, Array | None], longest: int | None) -> Shape:
+def _usual_shape(rows: Mapping[int, Array | None], longest_row: int | None) -> Shape:
     """The shape of most vectors among the rows, of those that are not too long."""
     vectors = [row for row in rows.values() if row is not None and row.ndim == 1 and row.size]
-    shapes = Counter(row.shape for row in vectors if longest is None or row.size <= longest)
+    shapes = Counter(row.shape for row in vectors if longest_row is None or row.size <= longest_row)
     return shapes.most_common(1)[0][0] if shapes else (0,)
 
 
-def _tabulated(answers: Answers, shape: Shape | None, longest: int | None) -> Screened:
+def _tabulated(answers: Answers, shape: Shape | None, longest_row: int | None) -> Screened:
     """The rows of one shape as floats, and the reasons against the others; an unknown shape is that of most vectors.
 
     A row is checked as it was sent, and widened to float64 only where its shape is the right one.
     """
     rows = rows_of(answers)
     if shape is None:
-        shape = _usual_shape(rows, longest)
+        shape = _usual_shape(rows, longest_row)
     sound_rows: dict[int, Array] = {}
     rejected: dict[int, str] = {}
     lengths: dict[int, int] = {}
     for client, row in rows.items():
         if row is None:
             rejected[client] = NOT_A_NUMBER
-        elif row.ndim == 1 and longest is not None and row.size > longest and row.shape != shape:
-            rejected[client] = f"{row.size:,} numbers, more than the {longest:,} that are believed without a ModelSize"
+        elif row.ndim == 1 and longest_row is not None and row.size > longest_row and row.shape != shape:
+            rejected[client] = (
+                f"{row.size:,} numbers, more than the {longest_row:,} that are believed without a ModelSize"
+            )
         elif row.shape != shape or not row.size:
             rejected[client] = f"shape {row.shape} in place of {shape}"
             if row.ndim == 1 and row.size:

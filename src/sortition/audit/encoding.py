@@ -166,8 +166,8 @@ def json_value(value: Any) -> Any:
     """Return any value as JSON holds it; a number that is not finite becomes None."""
     if type(value) in JSON_TYPES:  # most values
         return value
-    if type(value) is float and math.isfinite(value):
-        return value
+    if type(value) is float:
+        return _finite_or_none(value)
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -178,11 +178,17 @@ def json_value(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, np.ndarray | np.generic):
         return json_value(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, bool | int | str):  # of a class that derives from them
+    if isinstance(value, float):  # of a class that derives from it
+        return _finite_or_none(value)
+    if isinstance(value, bool | int | str):
         return value
     return str(value)
+
+
+def _finite_or_none(number: float) -> float | None:
+    if math.isfinite(number):
+        return number
+    return None
 
 
 def _is_finite(values: Array) -> bool:

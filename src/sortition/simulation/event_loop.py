@@ -397,11 +397,7 @@ class OverlappingSimulation(Simulation):
         return Arrivals(screened.sound_ids, screened.reasons, outcome.durations[screened.is_sound])
 
     def _train_what_is_needed(self, flights: list[Flight]) -> None:
-        """Train what the step waits for, unless somebody did it beforehand; then whatever else is missing."""
-        if self.current.training is not None:
-            undone = [part for part in self.current.training.parts if not part.is_done]
-            if undone:
-                train_all([Trainings(undone)])
+        """Train everything that waits, if the step needs some of it and nobody trained it beforehand."""
         self._untrained = {index: work for index, work in self._untrained.items() if work.training().ids.size}
         if any(flight.selection in self._untrained for flight in flights):
             train_all([Trainings([work.training() for work in self._untrained.values()])])

@@ -95,11 +95,6 @@ class Training:
         """What is trained, one selection each."""
         return (self,)
 
-    @property
-    def is_done(self) -> bool:
-        """Whether everybody has trained, by whomever."""
-        return not self.cache.training(self.ids, self.tracked).ids.size
-
     def alone(self) -> None:
         """Train now, without other runs."""
         if self.ids.size:

@@ -174,7 +174,7 @@ def json_value(value: Any) -> Any:
         return [json_value(item) for item in value]
     if isinstance(value, set | frozenset):
         return [json_value(item) for item in sorted(value)]
-    if isinstance(value, np.ndarray) and (value.dtype.kind in "biu" or _is_finite(value)):
+    if isinstance(value, np.ndarray) and _has_json_numbers(value):
         return value.tolist()
     if isinstance(value, np.ndarray | np.generic):
         return json_value(value.tolist())
@@ -191,5 +191,7 @@ def _finite_or_none(number: float) -> float | None:
     return None
 
 
-def _is_finite(values: Array) -> bool:
+def _has_json_numbers(values: Array) -> bool:
+    if values.dtype.kind in "biu":
+        return True
     return values.dtype.kind == "f" and bool(np.isfinite(values).all())

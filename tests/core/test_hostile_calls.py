@@ -70,8 +70,8 @@ def test_where_an_observer_raises_nothing_is_booked_and_the_round_can_be_finishe
     turn = registrar.begin(np.arange(10), 3)
     done = turn.cohort.ids[:2]
     with pytest.raises(RuntimeError, match="disk full"):
-        registrar.finish(turn, done)
-    assert (registrar.index, turn.usable) == (0, None)
+        registrar.finish(turn, done, durations=[1.0, 2.0])
+    assert (registrar.index, turn.usable, turn.durations) == (0, None, None)
     registrar.observer = None
     assert registrar.finish(turn, done).tolist() == turn.usable.tolist() == done.tolist()
     assert registrar.index == 1

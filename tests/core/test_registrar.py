@@ -728,6 +728,8 @@ class TestThreads:
             lambda one: one.join(Population(np.arange(1, 15))),
             lambda one: one.finish(one._open_turn),
             lambda one: one._open_turn.answer({}),
+            lambda one: one._open_turn.blame({}),
+            lambda one: one._open_turn.judge_updates(np.arange(3), np.ones(3)),
             lambda one: one.export(),
             lambda one: one.save("never written"),
             lambda one: one.restore(*Registrar(Worst(), Population(SIZES)).export()),

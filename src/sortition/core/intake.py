@@ -50,14 +50,14 @@ class LengthVote(NamedTuple):
 
 
 class UpdateVerdict(NamedTuple):
-    """What the guards say of the updates of a step.
+    """What the guards say of the updates about to be aggregated.
 
     Attributes:
-        refused: which updates are refused, by their row, and why.
-        norm_limit: the largest length that an update, and their combination, may have; infinite: any.
+        refused_rows: why an update is refused, by its row among those that were judged; not by its client.
+        norm_limit: the largest norm that an update, and their combination, may have; infinite: any.
     """
 
-    refused: dict[int, str]
+    refused_rows: dict[int, str]
     norm_limit: float
 
 
@@ -164,7 +164,7 @@ class Intake:
         return self.unsound | wrong_length | (self.blamed.keys() - self.excused)
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Judge updates by their lengths ‖Δ_k‖ (k,), in the order of ``ids``."""
+        """Judge updates by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``, and record these norms."""
         guards = self.guards
         scale = self.scale(MODEL)
         compared = guards.too_far(norms, scale)

@@ -145,10 +145,12 @@ class Registrar:
         attributes = self.__dict__.copy()
         for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer"):
             del attributes[name]
+        del attributes["needs"]  # signals hold functions, which no pickle takes; the selector has them
         return attributes
 
     def __setstate__(self, attributes: dict[str, object]) -> None:
         self.__dict__.update(attributes)
+        self.needs = self.selector.needs
         self.observer = None
         self._open_turn = None
         self._latest_turn = None
@@ -306,10 +308,11 @@ class Registrar:
         return scales.shortest(MODEL, self.version, norms)
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Judge the updates that a step is to be made of by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+        """Judge the updates about to be aggregated by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``.
 
-        Whoever aggregates leaves out those that are refused, hands them to :meth:`receive` as ``blamed``, and shortens
-        what is longer than ``norm_limit``: each update, and the update that they make together.
+        Whoever aggregates leaves out those that are refused, hands their clients to :meth:`receive` as ``blamed``, and
+        shortens what exceeds ``norm_limit``: each update, and the update that they make together. The norms are
+        recorded for the scale that the guards remember; where a client's update is judged again, its last norm counts.
         """
         with self._thread.inside():
             intake = self._current_intake().copy()
@@ -645,6 +648,7 @@ class Registrar:
         """Close the round of a turn, or leave the turn as it was."""
         earlier_intake = turn.intake
         earlier_state = turn.state
+        earlier_durations = turn.durations
         version = self.version
         try:
             turn.intake = earlier_intake.copy()
@@ -662,6 +666,7 @@ class Registrar:
             if self.version == version:  # nothing is applied: the turn is as it was
                 turn.intake = earlier_intake
                 turn.state = earlier_state
+                turn.durations = earlier_durations
             raise
         turn.close()
         turn.state = self.state

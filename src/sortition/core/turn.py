@@ -292,22 +292,25 @@ class Turn:
         """Note that members of the cohort sent an unsound update, and why: a strike each, as for an unsound report."""
         if not isinstance(clients, Mapping):
             raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
-        ids = as_ids("turn.blame(clients)", list(clients))
-        members = NOBODY
-        if self.cohort is not None:
-            members = np.sort(self.cohort.ids)
-        outside = not_among(ids, members)
-        if outside.size:
-            raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
-        self.intake.blamed |= {client: clients[client] for client in ids.tolist()}
+        with self._context.thread.inside():
+            ids = as_ids("turn.blame(clients)", list(clients))
+            members = NOBODY
+            if self.cohort is not None:
+                members = np.sort(self.cohort.ids)
+            outside = not_among(ids, members)
+            if outside.size:
+                raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
+            self.intake.blamed |= {client: clients[client] for client in ids.tolist()}
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Judge the updates of members of the cohort by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+        """Judge the updates about to be aggregated by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``.
 
         Whoever aggregates leaves out those that are refused, blames their clients (:meth:`blame`), and shortens what
-        is longer than ``norm_limit``: each update, and the update that they make together.
+        exceeds ``norm_limit``: each update, and the update that they make together. The norms are recorded for the
+        scale that the guards remember; where a client's update is judged again, its last norm counts.
         """
-        return self.intake.judge_updates(ids, norms)
+        with self._context.thread.inside():
+            return self.intake.judge_updates(ids, norms)
 
     # -- the choice ------------------------------------------------------------------------------------------------
 

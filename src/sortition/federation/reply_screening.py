@@ -24,10 +24,10 @@ BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference
 
 
 class Judge(Protocol):
-    """Who judges updates by their lengths: a turn, or a registrar where work outlives a step."""
+    """Who judges updates by their norms: a turn, or a registrar where work outlives a step."""
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Say which updates are refused, by row, and how long the others may be."""
+        """Say which updates are refused, by row, and how large the norms of the others may be."""
         ...
 
 
@@ -141,8 +141,8 @@ class ModelCheck:
         """Return whose update a judge refuses; remember how long the others may be."""
         ids = np.array(sorted(models), np.int64)
         norms = np.array([distance(models[client], model) for client in ids.tolist()])
-        refused, self.norm_limit = judge.judge_updates(ids, norms)
-        return {int(ids[row]): reason for row, reason in refused.items()}
+        refused_rows, self.norm_limit = judge.judge_updates(ids, norms)
+        return {int(ids[row]): reason for row, reason in refused_rows.items()}
 
     def _too_far(self, models: Mapping[int, Model], model: Model) -> dict[int, str]:
         """Return whose update the guards refuse.

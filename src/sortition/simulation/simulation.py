@@ -516,11 +516,11 @@ class Simulation:
     def _train_folded(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
         """Train a large cohort block by block, and keep only the weighted sum of its updates."""
         outcome, lengths, total = self._fold(ids, cohort.weights_of(ids)[0], self.reported)
-        refused = turn.judge_updates(ids, lengths).refused
-        sound_ids = np.delete(ids, list(refused))
-        if refused and sound_ids.size:  # the others train once more, to the same bits
+        refused_rows = turn.judge_updates(ids, lengths).refused_rows
+        sound_ids = np.delete(ids, list(refused_rows))
+        if refused_rows and sound_ids.size:  # the others train once more, to the same bits
             _, _, total = self._fold(sound_ids, cohort.weights_of(sound_ids)[0], ())
-        return ScreenedTraining(outcome, refused, SoundUpdates(rows=outcome.deltas, total=total))
+        return ScreenedTraining(outcome, refused_rows, SoundUpdates(rows=outcome.deltas, total=total))
 
     def _folds(self, n_clients: int) -> bool:
         """Say whether a cohort is larger than one block, and nothing looks at single updates.

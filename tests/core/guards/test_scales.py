@@ -51,8 +51,8 @@ def play(federation, available, lengths, budget=5):
     ids = turn.cohort.ids
     norms = np.array([lengths.get(int(k), 1.0) for k in ids])
     verdict = turn.judge_updates(ids, norms)
-    turn.blame({int(ids[row]): reason for row, reason in verdict.refused.items()})
-    sound = np.delete(ids, list(verdict.refused))
+    turn.blame({int(ids[row]): reason for row, reason in verdict.refused_rows.items()})
+    sound = np.delete(ids, list(verdict.refused_rows))
     federation.finish(turn, sound, {"update": {int(k): [lengths.get(int(k), 1.0), 0.0] for k in sound}})
     return turn, verdict
 
@@ -70,23 +70,33 @@ def test_a_majority_of_one_round_does_not_decide_what_is_usual():
     federation = experienced()
     scale = federation.eligibility.scales.scale(MODEL, federation.index)
     turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
-    assert sorted(verdict.refused) == [0, 1, 2]
+    assert sorted(verdict.refused_rows) == [0, 1, 2]
     assert verdict.norm_limit == pytest.approx(2 * scale)
     assert set(turn.rejected) == {0, 1, 2}
     assert np.flatnonzero(federation.quarantined).tolist() == [0, 1, 2]
     assert federation.eligibility.scales.scale(MODEL, federation.index) == pytest.approx(scale, rel=0.2)
 
 
+def test_an_update_that_is_judged_again_counts_once_with_its_last_norm():
+    federation = registrar()
+    turn = federation.begin(np.arange(5), 5)
+    turn.answer({})
+    turn.judge_updates(turn.cohort.ids, np.full(5, 7.0))
+    turn.judge_updates(turn.cohort.ids, np.full(5, 3.0))
+    federation.finish(turn)
+    assert federation.eligibility.scales._votes(MODEL, federation.index).tolist() == [3.0] * 5
+
+
 def test_without_a_memory_they_are_the_measure():
     _, verdict = play(experienced(Guards(norm=10, strikes=1)), np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
-    assert verdict.refused == {}
+    assert verdict.refused_rows == {}
     assert verdict.norm_limit == np.inf
 
 
 def test_nobody_is_framed_by_a_majority_that_sends_next_to_nothing():
     federation = experienced()
     _, verdict = play(federation, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
-    assert verdict.refused == {}
+    assert verdict.refused_rows == {}
     assert not federation.quarantined.any()
     framed = experienced(Guards(norm=10, strikes=1, quarantine=5))
     play(framed, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
@@ -125,7 +135,7 @@ def test_what_is_absurd_by_itself_is_always_a_strike():
 
 def test_a_lone_arrival_is_held_against_the_scale():
     _, verdict = play(experienced(), np.array([3]), {3: 1e9}, budget=1)
-    assert list(verdict.refused) == [0]
+    assert list(verdict.refused_rows) == [0]
 
 
 def test_who_arrives_alone_before_anybody_was_heard_moves_nothing():
@@ -266,7 +276,7 @@ class TestReturning:
         turn = federation.begin(np.array([0, 1, 2, 7, 8, 9, 10]), 5)
         turn.answer({})
         verdict = turn.judge_updates(turn.cohort.ids, np.array([1e6, 1e6, 1e6, 1e6, 1.0]))
-        assert sorted(verdict.refused) == [0, 1, 2, 3]
+        assert sorted(verdict.refused_rows) == [0, 1, 2, 3]
         turn.blame(dict.fromkeys(turn.cohort.ids[:4].tolist(), "too long"))
         federation.finish(turn, [8])
         assert turn.excused == {0, 1, 2, 7}

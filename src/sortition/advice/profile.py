@@ -20,7 +20,7 @@ from sortition.core.errors import InputError, bad
 from sortition.core.population import Population, check_fact
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.safe_files import read_regular
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.core.streams import stream
 from sortition.data import partitions
 from sortition.federation.pace import Pace
@@ -342,7 +342,7 @@ def _table(path: Path) -> Array:
         numbers = _numbers(path)
     except FileNotFoundError:
         raise bad("profile", "files that exist", str(path)) from None
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise InputError(f"{path} must be a table of counts; got {error}.") from None
     if not numbers.size or numbers.ndim not in (1, 2):
         raise bad(f"{path.name}", "a table, one row a client", f"shape {numbers.shape}")

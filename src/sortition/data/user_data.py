@@ -13,7 +13,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad
 from sortition.core.inputs import Examples, Inputs
 from sortition.core.storage.npz import read_npy, read_npz
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.core.streams import stream
 from sortition.data.dataset import MOST_CLASSES, Dataset
 
@@ -44,7 +44,7 @@ def from_file(path: Path, *, test: float = 0.2, seed: int = 0) -> Dataset:
     """
     try:
         arrays = _read_arrays(path)
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as arrays: {error}.") from error
     if all(name in arrays for name in ARRAY_NAMES):
         return from_arrays(*(arrays[name] for name in ARRAY_NAMES), name=path.stem)

@@ -20,7 +20,7 @@ from sortition.core import arrays
 from sortition.core.errors import bad
 from sortition.core.signals import sketched
 from sortition.core.storage.npz import read_header
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 
 OURS = "sortition."  # how the names of our records begin
 ASSIGNMENT = OURS + "task"
@@ -123,7 +123,7 @@ def received_arrays(content: RecordDict, key: str) -> dict[str, arrays.Array]:
         record = content.get(key)
         if isinstance(record, ArrayRecord):
             return view_arrays(record)
-    except FOREIGN:
+    except UNREADABLE:
         return {}
     return {}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sortition.availability._tables import read_table
 from sortition.core.errors import DataError, InputError, bad, unknown
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.core.validation import is_number, is_whole
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def read_devices(path: Path) -> tuple[Device, ...]:
         table = read_table(path)
     except InputError:
         raise
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as a trace of devices: {error}.") from error
     return devices_of(_rows(table, who), who)
 

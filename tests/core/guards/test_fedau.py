@@ -38,9 +38,9 @@ def test_weighs_as_the_literal_twin():
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("record", "self.length[ends]) / (count + 1)", "self.length[ends]) / np.maximum(count, 1)"),
-        ("record", "self.length >= self.cutoff", "self.length > self.cutoff"),
-        ("record", "self.length[ends] = 0", "self.length[took_part] = 0"),
+        ("record", "self.rounds_open[ends]) / (count + 1)", "self.rounds_open[ends]) / np.maximum(count, 1)"),
+        ("record", "self.rounds_open >= self.cutoff", "self.rounds_open > self.cutoff"),
+        ("record", "self.rounds_open[ends] = 0", "self.rounds_open[used] = 0"),
         ("weights", "/ self.mean.size", "/ ids.size"),
     ],
 )
@@ -66,7 +66,7 @@ def test_the_mean_interval_of_coin_flips(p, cutoff, limit):
     for _ in range(2500):
         intervals.record(np.flatnonzero(rng.random(200) < p))
     assert (1 - (1 - p) ** cutoff) / p == pytest.approx(limit, rel=1e-3)
-    pooled = np.average(intervals.mean, weights=intervals.closed)  # clients with few intervals have longer ones
+    pooled = np.average(intervals.mean, weights=intervals.n_closed)  # clients with few intervals have longer ones
     assert pooled == pytest.approx(limit, rel=0.01)
     assert ((intervals.mean >= 1) & (intervals.mean <= cutoff)).all()
 

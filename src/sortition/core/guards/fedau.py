@@ -7,7 +7,7 @@ not known; the mean number of rounds from one participation to the next is an es
 |---|---|
 | N, all clients | the population, not those who are available |
 | I_n^t = 1: n takes part in round t | its update arrived and is used |
-| S_n, rounds in the open interval; M_n, intervals so far | ``length``, ``closed`` |
+| S_n, rounds in the open interval; M_n, intervals so far | ``rounds_open``, ``n_closed`` |
 | ω_n, their mean; 1 before the first | ``mean`` |
 | x ← x + η (1/N) Σ_n I_n^t ω_n^t Δ_n, with ω before this round | :meth:`Intervals.weights`, ``mass="expected"`` |
 | S_n ← S_n + 1; if I_n^t = 1 or S_n = K: ω_n ← (M_n ω_n + S_n)/(M_n + 1), M_n ← M_n + 1, S_n ← 0 | :meth:`record` |
@@ -27,29 +27,39 @@ from sortition.core.guards.stored import fill
 
 
 class Intervals:
-    """The mean number of rounds between two participations of each client."""
+    """The mean number of rounds between two participations of each client.
+
+    Attributes:
+        cutoff: rounds after which an open interval ends without a participation; 0: never.
+        mean: (N,) mean length of the intervals that have ended, in rounds; 1 before the first.
+        n_closed: (N,) how many intervals have ended.
+        rounds_open: (N,) rounds of the open interval so far.
+    """
 
     def __init__(self, cutoff: int, n_clients: int) -> None:
         self.cutoff = cutoff
         self.mean: Floats = np.ones(n_clients)
-        self.closed: Ids = np.zeros(n_clients, np.int64)
-        self.length: Ids = np.zeros(n_clients, np.int64)
+        self.n_closed: Ids = np.zeros(n_clients, np.int64)
+        self.rounds_open: Ids = np.zeros(n_clients, np.int64)
 
     def weights(self, ids: Ids) -> Floats:
         """ω_n / N."""
         return np.asarray(self.mean[ids] / self.mean.size)
 
-    def record(self, took_part: Ids) -> None:
-        """A round is over in which these clients took part; rounds without anybody count, too."""
-        self.length += 1
-        ends = np.zeros(self.length.size, bool)
+    def record(self, used: Ids) -> None:
+        """Count a round in which the updates of these clients were used; a round without any counts, too.
+
+        The open interval of a client ends when its update is used, or when it is as long as the cut-off.
+        """
+        self.rounds_open += 1
+        ends = np.zeros(self.rounds_open.size, bool)
         if self.cutoff:
-            ends = self.length >= self.cutoff
-        ends[took_part] = True
-        count = self.closed[ends]
-        self.mean[ends] = (count * self.mean[ends] + self.length[ends]) / (count + 1)
-        self.closed[ends] += 1
-        self.length[ends] = 0
+            ends = self.rounds_open >= self.cutoff
+        ends[used] = True
+        count = self.n_closed[ends]
+        self.mean[ends] = (count * self.mean[ends] + self.rounds_open[ends]) / (count + 1)
+        self.n_closed[ends] += 1
+        self.rounds_open[ends] = 0
 
     def grown(self, n_clients: int) -> Intervals:
         """The same for more clients."""
@@ -59,7 +69,7 @@ class Intervals:
 
     def export(self) -> dict[str, Array]:
         """All three as named arrays."""
-        return {"intervals.mean": self.mean, "intervals.closed": self.closed, "intervals.length": self.length}
+        return {"intervals.mean": self.mean, "intervals.closed": self.n_closed, "intervals.length": self.rounds_open}
 
     def restored(self, arrays: Mapping[str, Array]) -> Intervals:
         """The same with the numbers of a snapshot."""

@@ -278,11 +278,11 @@ def norms(rows: Array) -> Floats:
         if rows.shape[1] == 1:
             return np.abs(rows[:, 0])
         lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        overflowed = np.flatnonzero(~np.isfinite(lengths))  # a square may overflow where the norm does not
-        if overflowed.size:
+        not_finite = np.flatnonzero(~np.isfinite(lengths))  # a square may overflow where the norm does not
+        if not_finite.size:
             lengths = lengths.astype(np.float64)
-            largest = np.abs(rows[overflowed]).max(axis=1).astype(np.float64)
-            lengths[overflowed] = largest * np.sqrt(np.sum((rows[overflowed] / largest[:, None]) ** 2, axis=1))
+            largest = np.abs(rows[not_finite]).max(axis=1).astype(np.float64)
+            lengths[not_finite] = largest * np.sqrt(np.sum((rows[not_finite] / largest[:, None]) ** 2, axis=1))
     return lengths
 
 

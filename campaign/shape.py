@@ -114,9 +114,9 @@ LATER: Mapping[str, tuple[str, ...]] = {
     ),
     "adaptive attacks and clipped updates": (
         "simulation/adaptive_attacks.py",
-        "federation/reply_screening.py:ModelCheck._judged_by",
-        "federation/reply_screening.py:ModelCheck.shortened",
-        "federation/reply_screening.py:no_further",
+        "federation/model_screening.py:ModelCheck._judged_by",
+        "federation/model_screening.py:ModelCheck.shortened",
+        "federation/model_screening.py:no_further",
     ),
     "tasks beyond labels": (
         "simulation/task_data.py",

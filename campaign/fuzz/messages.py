@@ -16,7 +16,7 @@ from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import SortitionError
 from sortition.core.signals import find_signal
 from sortition.federation.members import Members
-from sortition.federation.reply_screening import ModelCheck, moved
+from sortition.federation.model_screening import ModelCheck, moved
 from sortition.flower import codec
 from sortition.flower.grid_transport import model_of, read_profile
 

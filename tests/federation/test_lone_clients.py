@@ -12,7 +12,7 @@ from tests.federation.test_messenger import Everybody, devices
 from sortition.core import LOSS, Cohort, Guards, InputError, Needs, Selector, State, method
 from sortition.federation.members import Members
 from sortition.federation.messages import Profile, Reply
-from sortition.federation.reply_screening import ModelCheck
+from sortition.federation.model_screening import ModelCheck
 
 QUIET = Everybody(asking=False)
 

@@ -23,7 +23,7 @@ from sortition.aggregation import StepRule
 from sortition.core import Guards, Population, Registrar
 from sortition.core.errors import InputError, StorageError
 from sortition.federation import Federation, Mailbox, Reply
-from sortition.federation.reply_screening import ModelCheck
+from sortition.federation.model_screening import ModelCheck
 from sortition.selectors import load
 
 ROOT = Path(__file__).parents[2]

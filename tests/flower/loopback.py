@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 
-from sortition.federation.reply_screening import ModelCheck
+from sortition.federation.model_screening import ModelCheck
 from sortition.flower import codec
 from sortition.flower.grid_transport import model_of
 

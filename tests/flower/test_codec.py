@@ -11,7 +11,7 @@ from sortition.clients.named_arrays import as_vector, from_vector
 from sortition.core import GRADIENT
 from sortition.core.errors import InputError
 from sortition.core.signals import find_signal
-from sortition.federation.reply_screening import ModelCheck, moved
+from sortition.federation.model_screening import ModelCheck, moved
 from sortition.flower import codec
 
 MODEL = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "seen": np.array(4), "b": np.ones(2, np.float32)}

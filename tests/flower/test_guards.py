@@ -12,7 +12,7 @@ from tests.flower.loopback import Loopback, node, usable
 from sortition.core import Guards
 from sortition.core.errors import InputError
 from sortition.federation.messages import Profile
-from sortition.federation.reply_screening import distance
+from sortition.federation.model_screening import distance
 from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 

@@ -11,7 +11,7 @@ from tests.flower.loopback import Loopback, fails, node, usable
 
 from sortition.core import Cohort
 from sortition.core.errors import InputError
-from sortition.federation.reply_screening import moved
+from sortition.federation.model_screening import moved
 from sortition.flower import SelectorStrategy, codec
 from sortition.flower.grid_transport import read_profile
 from sortition.selectors import load

@@ -13,7 +13,7 @@ from tests.nvflare.loopback_controllers import begun
 
 from sortition.core import Guards
 from sortition.federation.messages import Ask
-from sortition.federation.reply_screening import ModelCheck
+from sortition.federation.model_screening import ModelCheck
 from sortition.nvflare import meta_codec
 from sortition.nvflare.task_transport import read_profile, read_reply
 

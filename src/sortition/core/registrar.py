@@ -22,8 +22,8 @@ from sortition.core import saved_state
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
 from sortition.core.cohort import NOBODY, Cohort, Round, restricted
 from sortition.core.errors import bad
+from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.eligibility import Admission, Eligibility
-from sortition.core.guards.reweighting import check_weighing
 from sortition.core.guards.row_lengths import Lengths
 from sortition.core.guards.row_screening import Shape, is_compared
 from sortition.core.guards.scales import MODEL

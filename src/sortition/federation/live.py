@@ -15,11 +15,11 @@ from sortition.federation.members import Members
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import Messenger
 from sortition.federation.model_engine import Engine
+from sortition.federation.model_screening import ModelCheck
 from sortition.federation.monitoring import LiveMetrics, MeteredTransport
 from sortition.federation.options import Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.reply_screening import ModelCheck
 from sortition.federation.server_checkpoint import RunFiles
 from sortition.federation.shadow import Shadows
 

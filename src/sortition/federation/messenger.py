@@ -34,9 +34,9 @@ from sortition.federation.driver import Arrivals
 from sortition.federation.members import Members
 from sortition.federation.messages import NOBODY, Ask, Handle, Kind, Peer, Profile, Reply, Transport
 from sortition.federation.model_engine import Engine, Step
+from sortition.federation.model_screening import Judge, ModelCheck, moved, not_finite, reported_rows
 from sortition.federation.options import Options
 from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
-from sortition.federation.reply_screening import Judge, ModelCheck, moved, not_finite, reported_rows
 
 FIRST_LOOK = 0.02  # seconds between the first two looks for replies; later ones are further apart
 LONGEST_LOOK = 0.5  # seconds between two looks for replies

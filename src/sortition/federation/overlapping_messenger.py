@@ -33,9 +33,9 @@ from sortition.federation.messenger import (
     Training,
 )
 from sortition.federation.model_engine import Engine
+from sortition.federation.model_screening import Judge, ModelCheck
 from sortition.federation.options import Options
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.reply_screening import Judge, ModelCheck
 from sortition.federation.staleness import Staleness
 
 LATE_ROUNDS = 10  # rounds' deadlines for which a late update is waited for, where max_staleness does not say

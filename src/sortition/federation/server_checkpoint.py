@@ -34,9 +34,9 @@ from sortition.core.storage.snapshot import StoredTable, part, prefixed
 from sortition.federation.ledger import LEDGER, Ledger
 from sortition.federation.members import Members
 from sortition.federation.model_engine import Engine
+from sortition.federation.model_screening import ModelCheck, different
 from sortition.federation.options import Options
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.reply_screening import ModelCheck, different
 from sortition.federation.shadow import SavedSelection, Shadows, promoted_state
 
 

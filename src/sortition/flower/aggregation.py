@@ -24,7 +24,7 @@ from sortition.core.storage.snapshot import StoredTable, part, prefixed
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
 from sortition.federation.model_engine import Combining, Step, learning_rate_of
-from sortition.federation.reply_screening import moved, no_further
+from sortition.federation.model_screening import moved, no_further
 from sortition.flower import codec
 from sortition.flower.averaged_metrics import first_metrics, is_amount
 from sortition.flower.base_strategy import Aggregate, BaseStrategy

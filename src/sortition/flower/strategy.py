@@ -33,11 +33,11 @@ from sortition.federation.deadline import DEADLINE
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
 from sortition.federation.model_engine import Combining
+from sortition.federation.model_screening import ModelCheck
 from sortition.federation.monitoring import MetricsOption, sinks
 from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
 from sortition.federation.overlapping_messenger import OverlappingMessenger
 from sortition.federation.pace import Pace
-from sortition.federation.reply_screening import ModelCheck
 from sortition.flower import codec
 from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
-from sortition.core.guards.reweighting import check_weighing
+from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.settings import Guards
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated

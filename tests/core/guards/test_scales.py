@@ -17,7 +17,6 @@ from sortition.core import (
     State,
 )
 from sortition.core.cohort import Cohort
-from sortition.core.guards.presence import Presence
 from sortition.core.guards.row_screening import winsorised
 from sortition.core.guards.scales import MODEL, Scales
 from sortition.core.selector import method
@@ -199,44 +198,6 @@ def test_a_clip_needs_a_memory():
         Guards(clip=2)
     with pytest.raises(InputError, match=r"Guards\.returning must be a share"):
         Guards(returning=1.5)
-
-
-class TestPresence:
-    def test_at_first_nobody_has_just_come(self):
-        assert not Presence(6).just_come(np.arange(6), np.arange(6)).any()
-
-    def test_absence_counts_from_the_eighth_round_on(self):
-        presence = Presence(6)
-        for t in range(8):
-            assert not presence.just_come(np.array([5]), np.arange(6)).any(), t
-            presence.record(np.arange(5))
-        assert presence.just_come(np.array([5]), np.arange(6)).all()
-
-    def test_who_is_back_for_long_enough_has_settled(self):
-        presence = Presence(6)
-        for _ in range(40):
-            presence.record(np.arange(5))
-        rounds = 0
-        while presence.just_come(np.array([5]), np.arange(6)).any():
-            presence.record(np.arange(6))
-            rounds += 1
-        assert 15 <= rounds <= 25
-
-    def test_where_everybody_comes_and_goes_nobody_has_just_come(self):
-        rng = np.random.default_rng(1)
-        presence = Presence(400)
-        shares = []
-        for _ in range(100):
-            available = np.flatnonzero(rng.random(400) < 0.5)
-            shares.append(presence.just_come(available, available).mean())
-            presence.record(available)
-        assert np.mean(shares) < 0.05
-
-    def test_a_shift_that_relieves_another_has_not_just_come(self):
-        presence = Presence(20)
-        for _ in range(30):
-            presence.record(np.arange(10))
-        assert not presence.just_come(np.arange(10, 20), np.arange(10, 20)).any()
 
 
 class TestReturning:

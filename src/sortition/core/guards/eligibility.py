@@ -17,9 +17,9 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.cohort import Cohort
 from sortition.core.errors import bad
 from sortition.core.guards.ceiling import Ceiling
+from sortition.core.guards.common_weights import fitted_weights, reweighted, weighing_sizes
 from sortition.core.guards.fedau import Intervals
-from sortition.core.guards.presence import Presence
-from sortition.core.guards.reweighting import fitted_weights, reweighted, weighing_sizes
+from sortition.core.guards.returning import Presence, few_of, returning_places
 from sortition.core.guards.scales import Scales, Sent
 from sortition.core.guards.settings import Guards
 from sortition.core.population import Population, totals
@@ -97,7 +97,7 @@ class Eligibility:
         if self.ceiling is not None:
             keep(self.ceiling.below(ids, budget), "ceiling", "at_ceiling")
         if self.guards.returning:
-            places = self.guards.returning_places(budget)
+            places = returning_places(self.guards.returning, budget)
             mask = few_of(np.isin(ids, just_come), places, budget, stream(seed, "returning", index))
             keep(mask, "returning", "just_come")
         if self._owner is not None:
@@ -192,21 +192,6 @@ class Eligibility:
         self.until = until
         for name, memory in restored.items():
             setattr(self, name, memory)
-
-
-def few_of(just_come: Array, places: int, budget: int, rng: np.random.Generator) -> Array:
-    """A mask (n,) that keeps at most so many clients that have just come, each set of them equally likely.
-
-    The limit gives way where places of the budget would stay empty otherwise.
-    """
-    newcomers = np.flatnonzero(just_come)
-    settled = just_come.size - newcomers.size
-    allowed = max(places, min(budget, just_come.size) - settled)
-    keep = np.ones(just_come.size, bool)
-    if newcomers.size > allowed:
-        keep[newcomers] = False
-        keep[rng.choice(newcomers, allowed, replace=False)] = True
-    return keep
 
 
 def owners(population: Population, guards: Guards) -> Ids | None:

@@ -138,7 +138,3 @@ class Guards:
     def places(self, budget: int) -> int:
         """How many places one owner can have of a budget; at least one."""
         return max(1, int(self.quota * budget)) if self.quota < 1 else int(self.quota)
-
-    def returning_places(self, budget: int) -> int:
-        """How many places of a budget clients can have that have just come; at least one."""
-        return max(1, int(self.returning * budget + 1e-9))

@@ -1,4 +1,4 @@
-"""Who has just come: clients that are new, or back after an absence, and of whom a round should not be made.
+"""Who has just come, new or back after an absence, and how many of these clients may be chosen in one round.
 
 A client's *presence* is the share of the last rounds in which it was available, an exponential average over about
 ``SPAN`` rounds. Clients that are known at the first round begin with presence 1, newcomers with 0. A client has *just
@@ -60,3 +60,23 @@ class Presence:
         if (restored.shares > 1).any():
             raise ValueError("shares of presence above 1")
         return restored
+
+
+def returning_places(share: float, budget: int) -> int:
+    """Return how many places of a budget clients can have that have just come: this share of it, and at least one."""
+    return max(1, int(share * budget + 1e-9))
+
+
+def few_of(just_come: Mask, places: int, budget: int, rng: np.random.Generator) -> Mask:
+    """Return a mask (n,) that keeps at most ``places`` clients that have just come, each set of them equally likely.
+
+    The limit gives way where places of the budget would stay empty otherwise.
+    """
+    newcomers = np.flatnonzero(just_come)
+    settled = just_come.size - newcomers.size
+    allowed = max(places, min(budget, just_come.size) - settled)
+    keep = np.ones(just_come.size, bool)
+    if newcomers.size > allowed:
+        keep[newcomers] = False
+        keep[rng.choice(newcomers, allowed, replace=False)] = True
+    return keep

@@ -103,7 +103,7 @@ def test_a_model_has_whole_sizes(name, length):
 
 def test_numpys_whole_numbers_count_as_pythons(tmp_path):
     assert ModelSize(np.int64(7)) == ModelSize(7)
-    assert GRADIENT.sketch(np.int32(4)).length(None) == 4
+    assert GRADIENT.sketch(np.int32(4)).dimension(None) == 4
     registrar = Registrar(load("uniform"), Population(np.full(4, 9)), horizon=np.int64(5), seed=np.int64(3))
     registrar.save(tmp_path / "state.npz")
     assert Registrar.load(tmp_path / "state.npz", load("uniform"), Population(np.full(4, 9))).horizon == 5

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def as_array(who: str, values: npt.ArrayLike) -> Array:
-    """Return the values as an array; refuse rows of different lengths."""
+    """Return the values as an array; refuse rows of different dimensions."""
     try:
         return np.asarray(values)
     except ValueError:

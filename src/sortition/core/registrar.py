@@ -24,7 +24,7 @@ from sortition.core.cohort import NOBODY, Cohort, Round, restricted
 from sortition.core.errors import bad
 from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.eligibility import Admission, Eligibility
-from sortition.core.guards.row_lengths import Lengths
+from sortition.core.guards.row_dimensions import Dimensions
 from sortition.core.guards.row_screening import Shape, is_compared
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
@@ -55,7 +55,7 @@ class _Changes(TypedDict, total=False):
     needs: Needs
     counters: dict[str, int]
     shapes: dict[str, Shape]
-    lengths: Lengths
+    dimensions: Dimensions
     eligibility: Eligibility
     population: Population
     index: int
@@ -81,7 +81,7 @@ class Registrar:
         seed: of all the selector's draws.
         guards: how far clients are trusted; the defaults reject only broken values.
         observer: sees every turn; an audit log is one.
-        model: how long the model's vectors are; without it the length that most clients send counts.
+        model: the dimensions of the model's vectors; without it the dimension that most clients send counts.
 
     Call it, and the turns that it gives, from one thread at a time; a second thread is refused.
     """
@@ -123,7 +123,7 @@ class Registrar:
         self.events = 0  # entries of an audit log, without its header
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, Shape] = {}
-        self.lengths = self._lengths_of(model, population.n_clients)
+        self.dimensions = self._dimensions_of(model, population.n_clients)
         self.flights = Flights()
         self.intake: Intake | None = None  # what came since the last step
         self.chosen: Ids = NOBODY  # since the last step
@@ -161,11 +161,11 @@ class Registrar:
         """Return an independent registrar: two that share their memory would spoil each other's."""
         return copy.deepcopy(self)
 
-    def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
-        return Lengths((*self.needs.questions, *self.needs.reports), model, n_clients)
+    def _dimensions_of(self, model: ModelSize | None, n_clients: int) -> Dimensions:
+        return Dimensions((*self.needs.questions, *self.needs.reports), model, n_clients)
 
     def _remembered_signals(self) -> list[str]:
-        """Name the signals of which the guards may remember how long clients' rows are."""
+        """Name the signals of which the guards may remember the norms of clients' rows."""
         signals = (*self.needs.questions, *self.needs.reports)
         return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
@@ -276,8 +276,8 @@ class Registrar:
             guards=self.guards,
             seed=self.seed,
             index=self.index,
-            shapes=self.lengths.in_force(self.shapes),
-            longest_row=self.lengths.longest_row,
+            shapes=self.dimensions.in_force(self.shapes),
+            largest_dimension=self.dimensions.largest_dimension,
             available=available,
             excluded=excluded,
             kept_out=admitted.kept_out,
@@ -294,14 +294,14 @@ class Registrar:
         )
 
     def _scale(self, name: str) -> float | None:
-        """Return how long the rows of a signal usually are, as remembered now; None where that is not known."""
+        """Return the usual norm of a signal's rows, as remembered now; None where that is not known."""
         scales = self.eligibility.scales
         if scales is None:
             return None
         return scales.scale(name, self.version)
 
     def _shortest(self, norms: Floats) -> float:
-        """Return the length to which updates of these lengths are shortened while there is no scale."""
+        """Return the norm to which updates of these norms are shortened while there is no scale."""
         scales = self.eligibility.scales
         if scales is None:
             return float(norms.min(initial=np.inf))
@@ -548,10 +548,10 @@ class Registrar:
         return Intake(
             selector=self.selector,
             guards=self.guards,
-            shapes=self.lengths.in_force(self.shapes),
+            shapes=self.dimensions.in_force(self.shapes),
             scale=self._scale,
             shortest=self._shortest,
-            longest_row=self.lengths.longest_row,
+            largest_dimension=self.dimensions.largest_dimension,
         )
 
     def _latest_round(self) -> Round:
@@ -574,13 +574,13 @@ class Registrar:
         state.grow(self.population.n_clients)
         shapes = dict(intake.shapes)
         counters = {name: count + intake.counters.get(name, 0) for name, count in self.counters.items()}
-        lengths = self.lengths
+        dimensions = self.dimensions
         overturned: dict[str, int] = {}
         if intake.votes:
-            lengths = lengths.grown(self.population.n_clients)  # a copy: the old one stays as it is
-            overturned = lengths.vote(intake.votes, shapes)
-        elif lengths.votes:
-            overturned = lengths.vote((), shapes)
+            dimensions = dimensions.grown(self.population.n_clients)  # a copy: the old one stays as it is
+            overturned = dimensions.vote(intake.votes, shapes)
+        elif dimensions.votes:
+            overturned = dimensions.vote((), shapes)
         strikes = intake.strikes(overturned)
         eligibility = self.eligibility
         if strikes or eligibility.remembers_rounds:
@@ -589,14 +589,14 @@ class Registrar:
             eligibility.remember(intake.scale_votes(), self.version)
             eligibility.blame(strikes, self.version)
         if overturned:
-            shapes |= {name: (length,) for name, length in overturned.items()}
+            shapes |= {name: (dimension,) for name, dimension in overturned.items()}
             state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
             intake.guarded["overturned"] = overturned
         return _Changes(
             state=state,
             shapes=shapes,
             counters=counters,
-            lengths=lengths,
+            dimensions=dimensions,
             eligibility=eligibility,
             intake=None,
             chosen=NOBODY,
@@ -710,9 +710,9 @@ class Registrar:
         else:
             self.count("stale")
 
-    def _adopt_lengths(self, changed: Mapping[str, int]) -> None:
-        """Set the lengths of these signals; if there are any, the method's whole memory starts anew."""
-        self.shapes = {**self.shapes, **{name: (length,) for name, length in changed.items()}}
+    def _adopt_dimensions(self, changed: Mapping[str, int]) -> None:
+        """Set the dimensions of these signals; if there are any, the method's whole memory starts anew."""
+        self.shapes = {**self.shapes, **{name: (dimension,) for name, dimension in changed.items()}}
         if changed:
             self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
@@ -735,13 +735,15 @@ class Registrar:
         view = self._disclosed(population, eligibility)
         state = self.state.copy()
         state.grow(population.n_clients)
-        lengths = self.lengths.grown(population.n_clients)
-        self._apply(_Changes(population=population, _view=view, eligibility=eligibility, state=state, lengths=lengths))
+        dimensions = self.dimensions.grown(population.n_clients)
+        self._apply(
+            _Changes(population=population, _view=view, eligibility=eligibility, state=state, dimensions=dimensions)
+        )
         if self.observer is not None:
             self.observer.joined(population)
 
     def resize(self, model: ModelSize) -> None:
-        """Go on with a model of another size; if it changes the length of a signal, the method forgets all it learnt.
+        """Go on with a model of another size; if a signal's dimension changes, the method forgets all it learnt.
 
         An open turn is abandoned; while clients are in flight, this is refused.
         """
@@ -751,11 +753,11 @@ class Registrar:
             if self.flights.ids.size:
                 hint = "Call receive(ids) or give_up(ids, reason) first."
                 raise bad("resize", "called when nobody is in flight", f"{self.flights.ids.size} clients", hint)
-            lengths = self.lengths.resized(self._lengths_of(model, self.population.n_clients))
+            dimensions = self.dimensions.resized(self._dimensions_of(model, self.population.n_clients))
             self._abandon()
             self._model = model
-            self.lengths = lengths
-            self._adopt_lengths(self.lengths.changed_since(self.shapes))
+            self.dimensions = dimensions
+            self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return everything that the next round depends on, as named arrays and a JSON-able header."""
@@ -784,7 +786,7 @@ class Registrar:
                     eligibility=restored.eligibility,
                     counters=restored.counters,
                     shapes=restored.shapes,
-                    lengths=restored.lengths,
+                    dimensions=restored.dimensions,
                     index=restored.index,
                     version=restored.version,
                     events=restored.events,
@@ -796,7 +798,7 @@ class Registrar:
                     _latest_turn=None,
                 )
             )
-            self._adopt_lengths(self.lengths.changed_since(self.shapes))
+            self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
         return self
 
     def _resolved_as(self, facts: list[str] | None) -> Registrar:

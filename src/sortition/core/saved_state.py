@@ -14,7 +14,7 @@ from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.cohort import NOBODY
 from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.guards.eligibility import Eligibility
-from sortition.core.guards.row_lengths import Lengths
+from sortition.core.guards.row_dimensions import Dimensions
 from sortition.core.guards.row_screening import Shape
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
@@ -47,7 +47,7 @@ class Restored:
         eligibility: what the guards remember.
         counters: messages that did not count, by kind.
         shapes: the shapes of vector signals' rows that are known.
-        lengths: how long vectors are.
+        dimensions: the dimensions of vector signals.
         index: selections so far.
         version: of the model.
         events: entries of an audit log so far.
@@ -62,7 +62,7 @@ class Restored:
     eligibility: Eligibility
     counters: dict[str, int]
     shapes: dict[str, Shape]
-    lengths: Lengths
+    dimensions: Dimensions
     index: int
     version: int
     events: int
@@ -84,7 +84,7 @@ class Settings(NamedTuple):
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
     """Return everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = prefixed("state.", registrar.state.arrays())
-    memory = registrar.eligibility.export() | registrar.lengths.export()
+    memory = registrar.eligibility.export() | registrar.dimensions.export()
     arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
     header: dict[str, object] = {
         "selector": registrar.method_name,
@@ -159,7 +159,7 @@ def _parsed(arrays: Mapping[str, Array], header: StoredTable, registrar: Registr
         eligibility=eligibility,
         counters={name: whole_number(header["counters"][name], name) for name in registrar.counters},
         shapes=shapes,
-        lengths=registrar.lengths.restored(arrays, shapes),
+        dimensions=registrar.dimensions.restored(arrays, shapes),
         index=index,
         version=index,
         events=index,
@@ -240,7 +240,7 @@ def _state(arrays: Mapping[str, Array], memory: type[State], n_clients: int) -> 
 
 
 def _shape(stored: Iterable[object]) -> Shape:
-    return tuple(whole_number(length, "a length", 1) for length in stored)
+    return tuple(whole_number(dimension, "a dimension", 1) for dimension in stored)
 
 
 def _counts(array: Array, n_clients: int) -> Ids:

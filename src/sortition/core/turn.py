@@ -78,13 +78,13 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
-        longest_row: the largest length that a vector may have where its shape is not known.
+        largest_dimension: the largest dimension that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         excluded: the available clients that a policy left out, by rule.
         kept_out: the available clients that the guards kept out, by guard.
         just_come: available clients that are new, or back after an absence, where the guards ask.
-        scale: tells how long the rows of a signal usually are, where that is remembered.
-        shortest: tells to what length updates are shortened while there is no scale.
+        scale: tells the usual norm of a signal's rows, where that is remembered.
+        shortest: tells to what norm updates are shortened while there is no scale.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweighted: returns a cohort with the weights that the guards set.
         observer: sees questions and answers.
@@ -100,7 +100,7 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, Shape]
-    longest_row: int
+    largest_dimension: int
     available: Ids
     excluded: Mapping[str, Ids]
     kept_out: Mapping[str, Ids]
@@ -132,7 +132,7 @@ class Turn:
         question: the open question.
         cohort: who was chosen, once no question is open.
         asked: the questions that were answered, as the meter saw them.
-        scales: how long rows usually are, by signal, as remembered when the turn began.
+        scales: the usual norms of rows, by signal, as remembered when the turn began.
         durations: seconds of those who completed, once the turn is finished.
         usable: whose updates may be aggregated, once the turn is finished.
         intake: what clients sent.
@@ -155,7 +155,7 @@ class Turn:
             shapes=dict(context.shapes),
             scale=context.scale,
             shortest=context.shortest,
-            longest_row=context.longest_row,
+            largest_dimension=context.largest_dimension,
             just_come=context.just_come,
             guarded=dict(guarded),
         )

@@ -46,7 +46,7 @@ class ModelCheck:
         free_shapes: whether arrays may have other shapes than those of the model.
         names: the arrays that clients send, once that is decided; a checkpoint holds them.
         votes: the arrays that each client sent last, by client; a checkpoint holds them, too.
-        norm_limit: the largest length that an update of the round that was judged last may have.
+        norm_limit: the largest norm that an update of the round that was judged last may have.
     """
 
     guards: Guards = field(default_factory=Guards)
@@ -150,8 +150,8 @@ class ModelCheck:
         Where norms and a few coordinates show that none is, no more is computed.
         """
         clients = sorted(models)
-        start = length(model, model)
-        at_most = np.array([length(models[client], model) + start for client in clients])  # ≥ ‖w_k − w‖
+        start = norm(model, model)
+        at_most = np.array([norm(models[client], model) + start for client in clients])  # ≥ ‖w_k − w‖
         at_least = np.array([distance(models[client], model, first_block=True) for client in clients])  # ≤ ‖w_k − w‖
         limit = min(self.guards.bound or np.inf, (self.guards.norm or np.inf) * _median(at_least))
         if (at_most <= limit).all():
@@ -284,11 +284,12 @@ def distance(arrays: Model, model: Model, *, first_block: bool = False) -> float
         total = sum(_squared_distance(value, start) for value, start in pairs)
         if np.isfinite(total):
             return float(np.sqrt(total))
-        lengths = [norms((value.astype(np.float64) - start).reshape(1, -1))[0] for value, start in pairs if value.size]
-        return float(np.hypot.reduce(lengths))
+        differences = [value.astype(np.float64) - start for value, start in pairs if value.size]
+        array_norms = [norms(difference.reshape(1, -1))[0] for difference in differences]
+        return float(np.hypot.reduce(array_norms))
 
 
-def length(arrays: Model, model: Model) -> float:
+def norm(arrays: Model, model: Model) -> float:
     """Return ‖w‖ over the model's floating arrays.
 
     It is not finite where an array is not, or where its type does not hold the square.

@@ -51,7 +51,7 @@ class Eligibility:
         until: (N,) the first round in which each may be chosen again; 0 where it never was in quarantine.
         ceiling: how often each was chosen, where there is a ceiling.
         presence: how much each was there, where a guard asks who has just come.
-        scales: how long what each sent was, where that is remembered.
+        scales: the norm of what each client sent last, where that is remembered.
         intervals: FedAU's intervals of participation, where cohorts are weighed by them.
         shown: facts of the population as the selector sees them, where a cap lowers them.
         capped: (N,) a mask of the clients whose facts are lowered; None without a cap.

@@ -26,7 +26,7 @@ class Screened(NamedTuple):
     Attributes:
         reading: the sound rows.
         rejected: who sent an unsound one, and why.
-        lengths: the lengths of vectors of another length, by client.
+        dimensions: the dimension of each vector that has another one than the right one, by client.
         compared: who is refused only because of what others send.
         ids: (m,) clients whose rows have the right shape.
         norms: (m,) the norms of these rows; NaN where one is no possible value.
@@ -34,7 +34,7 @@ class Screened(NamedTuple):
 
     reading: Reading
     rejected: dict[int, str]
-    lengths: dict[int, int] = {}
+    dimensions: dict[int, int] = {}
     compared: frozenset[int] = frozenset()
     ids: Ids = np.empty(0, np.int64)
     norms: Floats = np.empty(0)
@@ -47,23 +47,23 @@ def screen(
     shape: Shape | None,
     guards: Guards | None = None,
     *,
-    longest_row: int | None = None,
+    largest_dimension: int | None = None,
     scale: float | None = None,
 ) -> Screened:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
-    that are not longer than ``longest_row``. Norms are held against ``scale``, or against their own median. Ids that
+    of at most ``largest_dimension`` entries. Norms are held against ``scale``, or against their own median. Ids that
     were not asked are the caller's mistake and raise.
     """
     _check_asked(signal, answers, asked)
     guards = guards or Guards()
     shape = _row_shape(signal, asked, shape)
-    if isinstance(answers, Reading) and _is_table(answers.values, shape, longest_row):
+    if isinstance(answers, Reading) and _is_table(answers.values, shape, largest_dimension):
         return _screen_table(signal, answers, asked, guards=guards, scale=scale)
-    tabulated = _tabulated(answers, shape, longest_row)
+    tabulated = _tabulated(answers, shape, largest_dimension)
     table = _screen_table(signal, tabulated.reading, asked, guards=guards, scale=scale)
-    return table._replace(rejected=tabulated.rejected | table.rejected, lengths=tabulated.lengths)
+    return table._replace(rejected=tabulated.rejected | table.rejected, dimensions=tabulated.dimensions)
 
 
 def is_compared(signal: Signal) -> bool:
@@ -103,11 +103,11 @@ def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
     return (asked.size,) if signal.of == "pairs" else known
 
 
-def _is_table(values: Array, shape: Shape | None, longest_row: int | None) -> bool:
-    """Whether all rows have the shape that is wanted, or a length that is believed where none is known."""
+def _is_table(values: Array, shape: Shape | None, largest_dimension: int | None) -> bool:
+    """Whether all rows have the shape that is wanted, or a dimension that is believed where none is known."""
     if shape is not None:
         return values.shape[1:] == shape
-    return values.ndim == 2 and (longest_row is None or values.shape[1] <= longest_row)
+    return values.ndim == 2 and (largest_dimension is None or values.shape[1] <= largest_dimension)
 
 
 def rows_of(answers: Answers) -> dict[int, Array | None]:
@@ -135,41 +135,41 @@ def as_floats(row: npt.ArrayLike) -> Array | None:
         return None
 
 
-def _usual_shape(rows: Mapping[int, Array | None], longest_row: int | None) -> Shape:
-    """The shape of most vectors among the rows, of those that are not too long."""
+def _usual_shape(rows: Mapping[int, Array | None], largest_dimension: int | None) -> Shape:
+    """The shape of most vectors among the rows, of those whose dimension is believed."""
     vectors = [row for row in rows.values() if row is not None and row.ndim == 1 and row.size]
-    shapes = Counter(row.shape for row in vectors if longest_row is None or row.size <= longest_row)
+    shapes = Counter(row.shape for row in vectors if largest_dimension is None or row.size <= largest_dimension)
     return shapes.most_common(1)[0][0] if shapes else (0,)
 
 
-def _tabulated(answers: Answers, shape: Shape | None, longest_row: int | None) -> Screened:
+def _tabulated(answers: Answers, shape: Shape | None, largest_dimension: int | None) -> Screened:
     """The rows of one shape as floats, and the reasons against the others; an unknown shape is that of most vectors.
 
     A row is checked as it was sent, and widened to float64 only where its shape is the right one.
     """
     rows = rows_of(answers)
     if shape is None:
-        shape = _usual_shape(rows, longest_row)
+        shape = _usual_shape(rows, largest_dimension)
     sound_rows: dict[int, Array] = {}
     rejected: dict[int, str] = {}
-    lengths: dict[int, int] = {}
+    dimensions: dict[int, int] = {}
     for client, row in rows.items():
         if row is None:
             rejected[client] = NOT_A_NUMBER
-        elif row.ndim == 1 and longest_row is not None and row.size > longest_row and row.shape != shape:
+        elif row.ndim == 1 and largest_dimension is not None and row.size > largest_dimension and row.shape != shape:
             rejected[client] = (
-                f"{row.size:,} numbers, more than the {longest_row:,} that are believed without a ModelSize"
+                f"{row.size:,} numbers, more than the {largest_dimension:,} that are believed without a ModelSize"
             )
         elif row.shape != shape or not row.size:
             rejected[client] = f"shape {row.shape} in place of {shape}"
             if row.ndim == 1 and row.size:
-                lengths[client] = row.size
+                dimensions[client] = row.size
         elif (floats := as_floats(row)) is None:
             rejected[client] = NOT_A_NUMBER
         else:
             sound_rows[client] = floats
     table = np.stack(list(sound_rows.values())) if sound_rows else np.empty((0, *shape))
-    return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, lengths)
+    return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, dimensions)
 
 
 def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None) -> Screened:
@@ -180,16 +180,16 @@ def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guard
     if signal.of == "pairs":
         return _screen_products(reading, asked, guards)
     flat = values.reshape(len(reading), -1)
-    lengths = norms(flat)
+    row_norms = norms(flat)
     reasons: dict[int, str] = {}
     if signal.nonnegative:
-        negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(lengths))
+        negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(row_norms))
         reasons = dict.fromkeys(negative.tolist(), "negative")
-        lengths[negative] = np.nan  # they do not count for the median
-    compared = {} if signal.of == "server" else guards.too_far(lengths, scale)
-    reasons = compared | guards.absurd(lengths) | reasons
+        row_norms[negative] = np.nan  # they do not count for the median
+    compared = {} if signal.of == "server" else guards.too_far(row_norms, scale)
+    reasons = compared | guards.absurd(row_norms) | reasons
     if not reasons:
-        return Screened(reading, {}, ids=reading.ids, norms=lengths)
+        return Screened(reading, {}, ids=reading.ids, norms=row_norms)
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
     rejected = {int(reading.ids[row]): reason for row, reason in sorted(reasons.items())}
@@ -199,7 +199,7 @@ def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guard
         rejected=rejected,
         compared=only_compared,
         ids=reading.ids,
-        norms=lengths,
+        norms=row_norms,
     )
 
 
@@ -277,13 +277,13 @@ def norms(rows: Array) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         if rows.shape[1] == 1:
             return np.abs(rows[:, 0])
-        lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        not_finite = np.flatnonzero(~np.isfinite(lengths))  # a square may overflow where the norm does not
+        row_norms: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        not_finite = np.flatnonzero(~np.isfinite(row_norms))  # a square may overflow where the norm does not
         if not_finite.size:
-            lengths = lengths.astype(np.float64)
+            row_norms = row_norms.astype(np.float64)
             largest = np.abs(rows[not_finite]).max(axis=1).astype(np.float64)
-            lengths[not_finite] = largest * np.sqrt(np.sum((rows[not_finite] / largest[:, None]) ** 2, axis=1))
-    return lengths
+            row_norms[not_finite] = largest * np.sqrt(np.sum((rows[not_finite] / largest[:, None]) ** 2, axis=1))
+    return row_norms
 
 
 def winsorised(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:

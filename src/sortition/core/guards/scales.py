@@ -1,4 +1,4 @@
-"""How long what clients send usually is, remembered over rounds: the scale of each signal, and of models' updates.
+"""The usual norm of what clients send, remembered over rounds: the scale of each signal, and of models' updates.
 
 Compared with one another, the rows of one round say nothing where most of them are false. So the norm of a row is held
 against a *scale*: every client has one vote, the norm that it sent last within the last ``rounds`` rounds, and the

@@ -1,4 +1,4 @@
-"""Nobody fixes the length of a vector signal alone, and nobody is struck for the length that most clients send."""
+"""Nobody fixes the dimension of a vector signal alone, and nobody is struck for the one that most clients send."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from sortition.core import (
     StorageError,
     probe,
 )
-from sortition.core.guards.row_lengths import Lengths
+from sortition.core.guards.row_dimensions import Dimensions
 from sortition.selectors import load
 from sortition.testing.play import everybody, turns
 from sortition.testing.worlds import ScriptedWorld
@@ -53,7 +53,7 @@ def test_a_lone_client_wins_nothing_and_the_honest_stay(name, parameters):
     registrar, held, empty = attacked(name, parameters)
     strikes = registrar.quarantined
     assert strikes[np.arange(N) != LONE].sum() == 0
-    assert empty <= 5  # the round in which the wrong length was in force
+    assert empty <= 5  # the round in which the wrong dimension was in force
     assert held <= 0.2 * 5 * (ROUNDS - 1)
     assert set(registrar.shapes.values()) == {(LENGTH,)}
 
@@ -89,47 +89,48 @@ def test_an_overturned_length_is_noted_and_what_was_learnt_is_forgotten():
 
 class TestVotes:
     def test_one_client_has_one_vote(self):
-        lengths = Lengths([UPDATE], None, 5)
+        dimensions = Dimensions([UPDATE], None, 5)
         shapes = {"update": (3,)}
-        assert lengths.vote([("update", np.array([0, 1]), 3)], shapes) == {}
+        assert dimensions.vote([("update", np.array([0, 1]), 3)], shapes) == {}
         for _ in range(9):
-            assert lengths.vote([("update", np.array([2]), 1)], shapes) == {}
-        assert lengths.vote([("update", np.array([3]), 1)], shapes) == {}  # a tie changes nothing
-        assert lengths.vote([("update", np.array([4]), 1)], shapes) == {"update": 1}
+            assert dimensions.vote([("update", np.array([2]), 1)], shapes) == {}
+        assert dimensions.vote([("update", np.array([3]), 1)], shapes) == {}  # a tie changes nothing
+        assert dimensions.vote([("update", np.array([4]), 1)], shapes) == {"update": 1}
 
     def test_growth_keeps_them(self):
-        lengths = Lengths([UPDATE], None, 2)
-        lengths.vote([("update", np.array([1]), 4)], {})
-        assert lengths.grown(4).votes["update"].tolist() == [0, 4, 0, 0]
+        dimensions = Dimensions([UPDATE], None, 2)
+        dimensions.vote([("update", np.array([1]), 4)], {})
+        assert dimensions.grown(4).votes["update"].tolist() == [0, 4, 0, 0]
 
     def test_a_snapshot_keeps_them_and_one_of_before_speaks_for_everybody(self):
-        lengths = Lengths([UPDATE], None, 3)
-        lengths.vote([("update", np.array([1]), 4)], {})
-        assert Lengths([UPDATE], None, 5).restored(lengths.export(), {}).votes["update"].tolist() == [0, 4, 0, 0, 0]
-        assert Lengths([UPDATE], None, 2).restored({}, {"update": (7,)}).votes["update"].tolist() == [7, 7]
+        dimensions = Dimensions([UPDATE], None, 3)
+        dimensions.vote([("update", np.array([1]), 4)], {})
+        restored = Dimensions([UPDATE], None, 5).restored(dimensions.export(), {})
+        assert restored.votes["update"].tolist() == [0, 4, 0, 0, 0]
+        assert Dimensions([UPDATE], None, 2).restored({}, {"update": (7,)}).votes["update"].tolist() == [7, 7]
         for stored in (np.zeros(9, int), np.full(2, -1), np.zeros((2, 1), int), np.zeros(2)):
-            with pytest.raises(ValueError, match="votes on the length"):
-                Lengths([UPDATE], None, 3).restored({"lengths.update": stored}, {})
+            with pytest.raises(ValueError, match="votes on the dimension"):
+                Dimensions([UPDATE], None, 3).restored({"lengths.update": stored}, {})
 
     def test_the_registrar_saves_them(self, tmp_path):
         registrar, _, _ = attacked("divfl", {})
         registrar.save(tmp_path / "r.npz")
         again = Registrar.load(tmp_path / "r.npz", load("divfl"), registrar.population)
-        for name, sent in registrar.lengths.votes.items():
-            assert again.lengths.votes[name].tolist() == sent.tolist()
+        for name, sent in registrar.dimensions.votes.items():
+            assert again.dimensions.votes[name].tolist() == sent.tolist()
         arrays, header = registrar.export()
-        (name,) = registrar.lengths.votes
+        (name,) = registrar.dimensions.votes
         with pytest.raises(StorageError, match="Snapshot is incomplete"):
             registrar.restore({**arrays, f"lengths.{name}": np.full(N, -1)}, header)
 
 
 def test_the_lengths_of_signals():
     model = ModelSize(100, 10, 60, 12)
-    assert [s.length(model) for s in (UPDATE, GRADIENT, BIAS_UPDATE, HEAD_UPDATE)] == [100, 100, 10, 60]
-    assert UPDATE.sketch(8).length(model) == UPDATE.sketch(8).length(None) == 8
-    assert probe(np.zeros(2), np.ones(2)).length(model) == 12
-    assert UPDATE.length(None) is None
-    assert LOSS.length(model) is None
+    assert [s.dimension(model) for s in (UPDATE, GRADIENT, BIAS_UPDATE, HEAD_UPDATE)] == [100, 100, 10, 60]
+    assert UPDATE.sketch(8).dimension(model) == UPDATE.sketch(8).dimension(None) == 8
+    assert probe(np.zeros(2), np.ones(2)).dimension(model) == 12
+    assert UPDATE.dimension(None) is None
+    assert LOSS.dimension(model) is None
 
 
 def test_a_model_of_another_size_changes_lengths_and_what_was_learnt_is_forgotten():
@@ -170,9 +171,9 @@ def test_lengths_that_votes_found_give_way_to_those_of_a_model(name, parameters,
 
 def test_votes_outlast_a_resize():
     registrar, _, _ = attacked("divfl", {}, lone=None)
-    (before,) = registrar.lengths.votes.values()
+    (before,) = registrar.dimensions.votes.values()
     registrar.resize(ModelSize(None, 3))
-    (after,) = registrar.lengths.votes.values()
+    (after,) = registrar.dimensions.votes.values()
     assert after.tolist() == before.tolist()
 
 
@@ -182,4 +183,4 @@ def test_scalars_and_readings_as_tables_need_no_votes():
     while turn.question is not None:
         turn.answer(Reading(turn.question.ids, np.ones(turn.question.ids.size)))
     registrar.finish(turn, reports={s.name: np.ones(2) for s in turn.needs.reports})
-    assert registrar.lengths.votes == {}
+    assert registrar.dimensions.votes == {}

@@ -260,13 +260,13 @@ class Federation(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _refuse_pace_among_devices(cls, table: Any) -> Any:
-        """Say where a deadline and over-selection belong: a device does not decide how long the server waits."""
+        """Say where a deadline and over-selection belong: devices do not decide on them."""
         devices = table.get("devices") if isinstance(table, dict) else None
         if not isinstance(devices, dict):
             return table
         for key in ("deadline", "overselect"):
             if key in devices:
-                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+                hint = f"Move {key} to [pace]: the server decides how long it waits and how many clients it selects."
                 raise bad(f"devices.{key}", "left out", devices[key], hint)
         return table
 

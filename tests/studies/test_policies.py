@@ -243,14 +243,14 @@ class TestAudit:
         for replay in (False, True):
             finding = examine(limited, replay=replay)
             assert not finding.faults
-            assert finding.recomputed == len(limited.records)
+            assert finding.n_recomputed == len(limited.records)
 
     def test_a_run_with_owners_holds(self, tmp_path):
         policy = {"participations": 1, "window": "2 rounds", "per": "owner"}
         folder = played(tmp_path, {"name": "uniform"}, policy=policy, owners=2, availability="always")
         finding = examine(folder, replay=True)
         assert not finding.faults
-        assert finding.recomputed == len(folder.records)
+        assert finding.n_recomputed == len(folder.records)
 
     def test_an_exclusion_that_is_made_up_is_found(self, limited, tmp_path):
         shutil.copytree(limited.path, tmp_path / "run")

@@ -17,7 +17,7 @@ from sortition.results import run_folder
 from sortition.results.policy_costs import ALL_RULES, PolicyRun, rule_costs
 from sortition.selectors import load
 from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, run, run_checkpoint, start
-from sortition.simulation.habits import DailyLife
+from sortition.simulation.batteries import DailyLife
 from sortition.studies.audit.audit_run import examine
 from sortition.studies.audit.why import why
 from sortition.studies.config import RunConfig, validated

@@ -44,6 +44,7 @@ from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
+from sortition.simulation.batteries import DailyLife
 from sortition.simulation.current_round import (
     CohortAtWork,
     CurrentRound,
@@ -55,7 +56,6 @@ from sortition.simulation.current_round import (
     screen_updates,
 )
 from sortition.simulation.faults import FATES, POINTS
-from sortition.simulation.habits import DailyLife
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.round_costs import LANES, NUMBER, Ledger

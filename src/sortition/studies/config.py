@@ -35,9 +35,9 @@ from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.schema import Seed
 from sortition.simulation.attacks import Attacks
+from sortition.simulation.batteries import Habits
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
-from sortition.simulation.habits import Habits
 from sortition.studies.folder_names import names_folder
 from sortition.studies.types import TomlTable
 

@@ -197,7 +197,7 @@ class World:
     def _prepare(self, rule: LocalRule, fleet: Fleet) -> None:
         """Set what follows from the data, the local rule and the devices."""
         self._check_batches(rule)
-        self.learner.engine_for(rule)  # tries the model and refuses an engine that cannot take it, before it trains
+        self.learner.engine_choice.engine_for(rule)  # refuses, before training, an engine that cannot take the model
         self.rule = rule
         self.fleet = fleet
         self.states = LocalStates.empty(rule, self.learner)

@@ -190,7 +190,7 @@ def first_half(labels, clients, rng):
 def test_what_is_odd_about_own_data_is_noted_in_manifest_and_result(capsys):
     result = so.compare(["uniform"], data=(X, Y + 1), clients=6, partition=first_half, **{**SMALL, "seeds": 2})
     labels, held_out, unheld = result.notes
-    assert labels.startswith("own has 5 classes, labels 0 … 4, but examples of only 4 (none of 0).")
+    assert labels.startswith("data has 5 classes, labels 0 … 4, but examples of only 4 (none of 0).")
     assert held_out == "26 of the 120 examples in the partition are held out for testing."
     assert unheld == "98 of 192 training examples are held by no client, and are not used."
     assert all(tuple(run.manifest["notes"]) == result.notes for run in result.runs)

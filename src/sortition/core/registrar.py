@@ -143,12 +143,13 @@ class Registrar:
     def __getstate__(self) -> dict[str, object]:
         """Return what a copy or a pickle holds: like a snapshot, what was before an open turn, without observers."""
         attributes = self.__dict__.copy()
-        for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer"):
+        for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer", "needs"):
             del attributes[name]
         return attributes
 
     def __setstate__(self, attributes: dict[str, object]) -> None:
         self.__dict__.update(attributes)
+        self.needs = self.selector.needs  # signals cannot be pickled
         self.observer = None
         self._open_turn = None
         self._latest_turn = None

@@ -23,7 +23,7 @@ from types import FrameType
 SOURCE = Path(__file__).parents[1] / "src" / "sortition"
 ROOMS = ("simulation", "federation", "flower", "nvflare")
 LATER: Mapping[str, tuple[str, ...]] = {
-    "own server": ("federation/mailbox.py", "federation/device.py", "federation/wire.py"),
+    "own server": ("federation/device_mailbox.py", "federation/device.py", "federation/wire.py"),
     "paces, devices and costs in seconds": (
         "federation/pace.py",
         "federation/deadline.py",
@@ -85,7 +85,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "policies and their ledger": (
         "federation/policies.py",
         "federation/ledger.py",
-        "simulation/habits.py",
+        "simulation/batteries.py",
         "federation/live.py:MemberDirectory",
         "federation/options.py:Options._check_policies",
         "federation/server_checkpoint.py:RunFiles._open_ledger",
@@ -100,7 +100,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
     ),
     "metrics": (
         "federation/monitoring.py",
-        "federation/series.py",
+        "federation/metric_series.py",
         "federation/participation.py",
         "nvflare/controller_options.py:_metrics",
         "nvflare/controller_options.py:_endpoint",

@@ -282,6 +282,6 @@ def test_choices_of_another_version_may_differ(tmp_path, version, verdict):
     path.write_bytes(b"".join(made))
     beside.write_text(json.dumps({**json.loads(beside.read_text()), "final": last}))
     found = examine_log(path)
-    assert (found.verdict, found.recomputed) == (verdict, 2)
+    assert (found.verdict, found.n_recomputed) == (verdict, 2)
     said = "made by version 0.0.9; choices may differ. Round 2: the cohort should be"
     assert any(remark.startswith(said) for remark in found.remarks) == (version == "0.0.9")

@@ -683,7 +683,7 @@ class TestFederation:
         made = federation(tmp_path, devices(4), policy=Policy(lifetime=1), audit=tmp_path / "audit.jsonl")
         made.run(2)
         finding = examine_log(tmp_path / "audit.jsonl")
-        assert (finding.faults, finding.recomputed) == ([], 2)
+        assert (finding.faults, finding.n_recomputed) == ([], 2)
         name = made.history[0]["names"][0]
         expected = "It was not eligible: chosen 1 of 1 times in all; so Uniform could not choose it."
         assert expected in why(tmp_path / "audit.jsonl", 1, name)

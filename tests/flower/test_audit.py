@@ -22,7 +22,7 @@ def test_a_federations_choices_are_recounted_from_its_log(tmp_path):
     path = tmp_path / "audit.jsonl"
     audited(path)
     found = examine_log(path)
-    assert (found.faults, found.unchecked_because, found.recomputed) == ([], "", 4)
+    assert (found.faults, found.unchecked_because, found.n_recomputed) == ([], "", 4)
 
 
 def test_the_seed_is_hidden_until_the_end_and_a_changed_choice_is_found(tmp_path):

@@ -60,4 +60,4 @@ def test_a_killed_site_is_dropped_and_a_killed_server_goes_on(tmp_path):
         assert answered(tmp_path)[-1] == [0, 1, 2, 3]  # the site that came back has its old id
         assert wait_for(lambda: not examine_log(tmp_path / "audit.jsonl").unchecked_because, 60)
     found = examine_log(tmp_path / "audit.jsonl")
-    assert (found.faults, found.recomputed) == ([], len(before) + 3)
+    assert (found.faults, found.n_recomputed) == ([], len(before) + 3)

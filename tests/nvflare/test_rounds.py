@@ -160,7 +160,7 @@ def test_the_choices_of_a_job_are_recomputed_from_its_log(tmp_path):
     assert "seed" in examine_log(path).unchecked_because
     controller.started.end()
     found = examine_log(path)
-    assert (found.faults, found.unchecked_because, found.recomputed) == ([], "", 4)
+    assert (found.faults, found.unchecked_because, found.n_recomputed) == ([], "", 4)
 
 
 @pytest.mark.parametrize(

@@ -295,7 +295,7 @@ class Falling(FaultDraws):
 
     point = 0
 
-    def crash(self, t):
+    def crash_index(self, t):
         return self.point
 
 

@@ -17,7 +17,7 @@ from sortition.results import run_folder
 from sortition.results.policy_costs import ALL_RULES, PolicyRun, rule_costs
 from sortition.selectors import load
 from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, run, run_checkpoint, start
-from sortition.simulation.habits import DailyLife
+from sortition.simulation.batteries import DailyLife
 from sortition.studies.audit.audit_run import examine
 from sortition.studies.audit.why import why
 from sortition.studies.config import RunConfig, validated
@@ -243,14 +243,14 @@ class TestAudit:
         for replay in (False, True):
             finding = examine(limited, replay=replay)
             assert not finding.faults
-            assert finding.recomputed == len(limited.records)
+            assert finding.n_recomputed == len(limited.records)
 
     def test_a_run_with_owners_holds(self, tmp_path):
         policy = {"participations": 1, "window": "2 rounds", "per": "owner"}
         folder = played(tmp_path, {"name": "uniform"}, policy=policy, owners=2, availability="always")
         finding = examine(folder, replay=True)
         assert not finding.faults
-        assert finding.recomputed == len(folder.records)
+        assert finding.n_recomputed == len(folder.records)
 
     def test_an_exclusion_that_is_made_up_is_found(self, limited, tmp_path):
         shutil.copytree(limited.path, tmp_path / "run")

@@ -352,6 +352,11 @@ def test_other_refusals_before_anything_runs():
         sortition.run("uniform", data=(x, y), loss="cross-entropy", **SMALL)
     with pytest.raises(InputError, match=r"target must be given as loss = … where a study is judged by r2"):
         sortition.run("uniform", data=(x, y), loss="mse", metric="r2", target={"accuracy": 0.5}, **SMALL)
+    for loss in ("mse", "mae"):
+        with pytest.raises(InputError, match=rf"task\.metric must not be 'accuracy' here: .*; got loss = '{loss}'"):
+            sortition.run("uniform", data=(x, y), loss=loss, metric="accuracy", **SMALL)
+    with pytest.raises(InputError, match=r"accuracy needs class labels; got targets such as .*, not 0 and 1"):
+        sortition.run("uniform", data=(x, y[:, None]), loss=nn.SmoothL1Loss(), metric="accuracy", **SMALL)
     with pytest.raises(InputError, match=r"loss must be a name or a function .*nn\.MSELoss\(\)"):
         sortition.run("uniform", data=(x, y), loss=nn.MSELoss, **SMALL)
     with pytest.raises(InputError, match=r"outputs of shape \(2, 4\) for targets of shape \(2,\)"):

@@ -114,7 +114,7 @@ def _findings_table(findings: list[Finding]) -> Table:
     for finding in findings:
         answers = "replayed" if finding.replayed else "as logged"
         table.rows.append(
-            [_name(finding), str(finding.rounds), str(finding.recomputed), answers, finding.verdict],
+            [_name(finding), str(finding.rounds), str(finding.n_recomputed), answers, finding.verdict],
         )
     return table
 
@@ -126,7 +126,7 @@ def _remarks(findings: list[Finding]) -> list[str]:
 
 def _believed(findings: list[Finding]) -> list[str]:
     """Return what was believed, not compared."""
-    checked = [finding for finding in findings if finding.recomputed]
+    checked = [finding for finding in findings if finding.n_recomputed]
     lines = []
     if any(not finding.replayed and not finding.federated for finding in checked):
         lines.append(AS_LOGGED)

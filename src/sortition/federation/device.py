@@ -18,7 +18,7 @@ import numpy as np
 from sortition.clients import Answers, AppClient, AppReply, Received
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
-from sortition.federation.mailbox import Work
+from sortition.federation.device_mailbox import Work
 from sortition.federation.messages import Ask, Handle, Profile, Reply
 
 Train = Callable[[Received], AppReply]

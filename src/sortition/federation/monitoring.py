@@ -5,7 +5,7 @@
     Federation(mailbox, model, "fedgs", cohort=10, metrics=9464)               # http://127.0.0.1:9464/metrics
     Federation(mailbox, model, "fedgs", cohort=10, metrics=[Metrics(9464, address="0.0.0.0"), track.TensorBoard()])
 
-What is shown is in :mod:`~sortition.federation.series`; here it is gathered when a round is over, and handed on.
+What is shown is in :mod:`~sortition.federation.metric_series`; here it is gathered when a round is over, and handed on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sortition.core.round_record import RoundRecord
 from sortition.core.validation import is_number
 from sortition.federation.members import Members
 from sortition.federation.messages import Ask, Handle, Peer, Reply, Transport
-from sortition.federation.series import Now, SelectionSeries, Series
+from sortition.federation.metric_series import Now, SelectionSeries, Series
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as PrometheusMetric

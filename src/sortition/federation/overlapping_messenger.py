@@ -35,6 +35,7 @@ from sortition.federation.messenger import (
 from sortition.federation.model_engine import Engine
 from sortition.federation.model_screening import Judge, ModelCheck
 from sortition.federation.options import Options
+from sortition.federation.pace import OpenSelection
 from sortition.federation.policies import PolicyKeeper
 from sortition.federation.staleness import Staleness
 
@@ -235,19 +236,25 @@ class OverlappingMessenger(Messenger):
         """Tell whether the step is due: by its updates, or by the clock."""
         pace = self.options.pace
         if pace.rule.kind == "buffered":
-            is_due = not pace.rule.is_adaptive or self.clock() >= self._step_is_due()
-            return is_due and len(self.landed) >= pace.buffer_size
-        n_fresh = sum(client in self._current for client in self.landed)
-        at_work = self._current & (self.flights.keys() - self.landed.keys())
-        if not (n_fresh or at_work):  # nobody was chosen, or nobody is left: whatever comes next makes the step
-            return bool(self.landed) or bool(self._ended_clients)
-        return n_fresh >= max(self._needed_answers, 1) or not at_work or self.clock() >= self._ends
+            return pace.is_buffered_step_due(
+                n_waiting=len(self.landed), clock=self.clock(), earliest_step=self._earliest_step()
+            )
+        selection = OpenSelection(
+            target=self._needed_answers,
+            n_arrived=sum(client in self._current for client in self.landed),
+            n_at_work=len(self._current & self._at_work()),
+            closes=self._ends,
+        )
+        has_work_ended = bool(self.landed) or bool(self._ended_clients)
+        return selection.is_step_due(self.clock(), has_earlier_work_ended=has_work_ended)
 
-    def _step_is_due(self) -> float:
-        """Return when the next step is made, where steps follow the durations of those at work."""
-        at_work = self.flights.keys() - self.landed.keys()
-        known_seconds = [self._last_seconds[client] for client in at_work if client in self._last_seconds]
-        return self._last_step + self.options.pace.seconds_between_steps(known_seconds)
+    def _at_work(self) -> set[int]:
+        """Return the clients whose updates have not arrived."""
+        return self.flights.keys() - self.landed.keys()
+
+    def _earliest_step(self) -> float:
+        """Return the second before which no buffered step is made."""
+        return self.options.pace.earliest_step(self._last_step, self._at_work(), self._last_seconds)
 
     def advance(self) -> Mapping[int, Ending]:
         """Wait until an update arrives, work ends otherwise, or the round is over; return how work ended."""
@@ -257,7 +264,7 @@ class OverlappingMessenger(Messenger):
         if rule.kind == "rounds":
             closes = self._ends
         elif rule.is_adaptive and self.landed:
-            closes = self._step_is_due()
+            closes = self._earliest_step()
         pause = FIRST_LOOK
         while True:
             if self.stopping():
@@ -277,7 +284,7 @@ class OverlappingMessenger(Messenger):
         """Sort in what has come; return whose work ended without an update, and how."""
         clock = self.clock()
         endings: dict[int, Ending] = {}
-        for client in sorted(self.flights.keys() - self.landed.keys()):  # ties go by id
+        for client in sorted(self._at_work()):  # ties go by id
             flight = self.flights[client]
             reply = self._inbox.pop(flight.ask.key, None)
             if reply is not None and reply.outcome == "ok":

@@ -302,9 +302,28 @@ class CohortPace:
             return self.rule.buffer
         return 1
 
-    def seconds_between_steps(self, durations: Iterable[float]) -> float:
-        """Return how long an adaptive step waits, by the last durations of the clients at work that are known."""
-        return max(durations, default=0.0) / self.concurrency
+    def is_buffered_step_due(self, *, n_waiting: int, clock: float, earliest_step: float) -> bool:
+        """Tell whether a buffered step is due: enough updates wait for it, and it is not too early.
+
+        Args:
+            n_waiting: how many updates wait for the step.
+            clock: seconds now.
+            earliest_step: what :meth:`earliest_step` says.
+        """
+        return n_waiting >= self.buffer_size and clock >= earliest_step
+
+    def earliest_step(self, last_step: float, at_work: Iterable[int], last_seconds: Mapping[int, float]) -> float:
+        """Return the second before which no buffered step is made; −∞ where the buffer is not adaptive.
+
+        Args:
+            last_step: the second of the last step.
+            at_work: the clients at work.
+            last_seconds: how long the last work of clients took, of those that are known.
+        """
+        if not self.rule.is_adaptive:
+            return -math.inf
+        known_seconds = [last_seconds[client] for client in at_work if client in last_seconds]
+        return last_step + max(known_seconds, default=0.0) / self.concurrency
 
     @property
     def places(self) -> int:
@@ -371,3 +390,33 @@ class CohortPace:
         if self.rule.max_staleness is None:
             return np.zeros(staleness.size, bool)
         return np.asarray(staleness > self.rule.max_staleness)
+
+
+@dataclass
+class OpenSelection:
+    """The selection whose answers make the next step, where a step is a round.
+
+    Attributes:
+        index: the index of the selection; −1 before the first.
+        target: how many updates it waits for.
+        n_arrived: how many of its updates have come.
+        n_at_work: how many of its members are at work.
+        closes: the second at which the step is made at the latest.
+    """
+
+    index: int = -1
+    target: int = 0
+    n_arrived: int = 0
+    n_at_work: int = 0
+    closes: float = math.inf
+
+    def is_step_due(self, clock: float, *, has_earlier_work_ended: bool) -> bool:
+        """Tell whether the step of a round is due: by its updates, or by the clock.
+
+        Where nobody was chosen or nobody is left, whatever comes next of earlier selections makes the step.
+        """
+        if self.n_arrived == 0 and self.n_at_work == 0:
+            return has_earlier_work_ended
+        if self.n_at_work == 0 or clock >= self.closes:
+            return True
+        return self.n_arrived >= max(self.target, 1)

@@ -19,7 +19,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.core.storage.npz import read_npz
 from sortition.core.storage.snapshot import UNREADABLE, StoredTable
-from sortition.federation.mailbox import Work
+from sortition.federation.device_mailbox import Work
 from sortition.federation.messages import Ask, Profile, Reply
 
 HEADER = "header"

@@ -20,6 +20,7 @@ from sortition.learning.examples import Examples
 from sortition.learning.learner import Learner
 from sortition.learning.objective import ModelInputs, Objective, call_model
 from sortition.learning.rule import LocalRule
+from sortition.learning.task import NO_LABELS
 
 TRIED = 2  # examples on which a model is tried
 
@@ -121,6 +122,8 @@ def check_objective(learner: Learner, objective: Objective) -> None:
         outputs = learner.passes.judged(learner.initial, index.cpu().numpy()).outputs
     if not objective.judges_by_loss:
         _check_metric(objective, outputs.detach().cpu(), targets.cpu())
+    if objective.rule.metric == "accuracy" and outputs.shape == targets.shape:
+        _check_multi_label(objective, learner.y)
 
 
 def _check_loss(objective: Objective, model: nn.Module, x: ModelInputs, targets: Tensor, learner: Learner) -> Tensor:
@@ -157,7 +160,7 @@ def _what_a_loss_gets(learner: Learner) -> str:
 
 
 def _loss_fault(loss: object, model: nn.Module) -> str:
-    """Say why a value cannot be the loss of a batch; empty where it can."""
+    """Say why a value cannot be the loss of a batch of this model; return an empty text where it can."""
     if not isinstance(loss, Tensor):
         return f"a {type(loss).__name__}, not a tensor"
     if loss.numel() != 1:
@@ -202,6 +205,19 @@ def _check_metric(objective: Objective, outputs: Tensor, targets: Tensor) -> Non
             f"{type(error).__name__}: {' '.join(str(error).split())}",
             f"{gets}{tuple(targets.shape)}.",
         ) from None
+
+
+def _check_multi_label(objective: Objective, targets: Tensor) -> None:
+    """Refuse accuracy where targets have the shape of outputs and are not 0 or 1, as in a regression.
+
+    The loss ``bce`` also takes probabilities, which accuracy rounds to labels.
+    """
+    is_label = (targets == 0) | (targets == 1)
+    if objective.rule.loss == "bce" or bool(is_label.all()):
+        return
+    other_target = float(targets[~is_label][0])
+    hint = "Try metric = 'rmse', 'mae' or 'r2'."
+    raise InputError(f"{NO_LABELS}; got targets such as {other_target:g}, not 0 and 1. {hint}")
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -25,6 +25,7 @@ from sortition.core.guards.row_screening import Answers
 from sortition.core.questions import Reading
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Ending
+from sortition.federation.pace import OpenSelection
 from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
 from sortition.simulation.current_round import SentCohort, as_rows, screen_updates
@@ -92,25 +93,6 @@ class Work:
     def has_trained(self, client: int) -> bool:
         """Say whether a member has trained, with all that must be measured."""
         return self.cache.has_trained(client, self.tracked)
-
-
-@dataclass
-class OpenSelection:
-    """The selection whose answers make the next step, where a step is a round.
-
-    Attributes:
-        index: the index of the selection; −1 before the first.
-        target: how many updates it waits for.
-        n_arrived: how many of its updates have come.
-        n_at_work: how many of its members are at work.
-        closes: the simulated second at which the step is made at the latest.
-    """
-
-    index: int = -1
-    target: int = 0
-    n_arrived: int = 0
-    n_at_work: int = 0
-    closes: float = math.inf
 
 
 class OverlappingSimulation(Simulation):
@@ -303,19 +285,15 @@ class OverlappingSimulation(Simulation):
     def has_enough(self) -> bool:
         """Say whether the step is due: by its updates, or by the clock."""
         if self._is_buffered:
-            is_due = not self._is_adaptive or self.clock >= self._step_is_due()
-            return is_due and len(self.arrived) >= self.pace.buffer_size
-        selection = self._open_selection
-        if selection.n_arrived == 0 and selection.n_at_work == 0:  # it is empty: what comes next makes the step
-            return bool(self.arrived) or bool(self._ended_now)
-        if selection.n_at_work == 0 or self.clock >= selection.closes:
-            return True
-        return selection.n_arrived >= max(selection.target, 1)
+            return self.pace.is_buffered_step_due(
+                n_waiting=len(self.arrived), clock=self.clock, earliest_step=self._earliest_step()
+            )
+        has_work_ended = bool(self.arrived) or bool(self._ended_now)
+        return self._open_selection.is_step_due(self.clock, has_earlier_work_ended=has_work_ended)
 
-    def _step_is_due(self) -> float:
-        """Return the simulated second of the next step, where steps follow the durations of those at work."""
-        known_seconds = [self.last_seconds[client] for client in self.flying if client in self.last_seconds]
-        return self._last_step + self.pace.seconds_between_steps(known_seconds)
+    def _earliest_step(self) -> float:
+        """Return the simulated second before which no buffered step is made."""
+        return self.pace.earliest_step(self._last_step, self.flying, self.last_seconds)
 
     def advance(self) -> Mapping[int, Ending]:
         """Let the clock run until the driver has something to do; return work that ended without an update.
@@ -337,7 +315,7 @@ class OverlappingSimulation(Simulation):
         ends, client = self._queue[0]
         closes = self._open_selection.closes
         if self._is_adaptive and self.arrived:
-            closes = self._step_is_due()
+            closes = self._earliest_step()
         if ends > closes:
             self.clock = max(self.clock, closes)
             return {}

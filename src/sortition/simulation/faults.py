@@ -254,8 +254,8 @@ class FaultDraws:
         """Say whether reports of a selection arrive that the server began and gave up."""
         return self._happens(self.faults.stale, "stale", t)
 
-    def crash(self, t: int) -> int | None:
-        """Return the first of POINTS at which the server can crash in round t; None if it does not."""
+    def crash_index(self, t: int) -> int | None:
+        """Return the index of the first of POINTS at which the server can crash in round t; None if it does not."""
         if not self._happens(self.faults.crash, "crash", t):
             return None
         return int(stream(self.seed, "faults: crash point", t).integers(len(POINTS)))

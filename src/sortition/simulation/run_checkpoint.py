@@ -162,8 +162,14 @@ class _Checkpoint:
             raise StorageError(f"{self.path} holds {saved_states}; this set-up has another local rule.")
         if local is None:
             return None
-        self._check_rows("optimisers' states", saved, local.size)
-        return local.restored(saved)
+        saved_rows = saved.get("rows", np.empty(0))
+        if saved_rows.ndim == 2 and saved_rows.shape[1] != local.row_size:
+            raise StorageError(
+                f"{self.path} holds {saved_rows.shape[1]} numbers of each client's optimiser, not {local.row_size}; "
+                "this set-up has another local rule (optimiser)."
+            )
+        self._check_rows("optimisers' states", saved, local.row_size)
+        return local.with_rows(saved)
 
     def durations(self) -> list[float]:
         """Return the durations of earlier trainings, where a deadline follows them."""

@@ -21,8 +21,8 @@ from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace
 from sortition.learning import LocalRule
+from sortition.simulation.batteries import FACTS, Habits
 from sortition.simulation.faults import FaultDraws, Faults
-from sortition.simulation.habits import FACTS, Habits
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
 

@@ -44,6 +44,7 @@ from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
+from sortition.simulation.batteries import DailyLife
 from sortition.simulation.current_round import (
     CohortAtWork,
     CurrentRound,
@@ -55,7 +56,6 @@ from sortition.simulation.current_round import (
     screen_updates,
 )
 from sortition.simulation.faults import FATES, POINTS
-from sortition.simulation.habits import DailyLife
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.round_costs import LANES, NUMBER, Ledger
@@ -134,7 +134,7 @@ class DisturbedDriver(Driver):
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the turn, sometimes after another one that is abandoned."""
-        self.backend.survive("select")
+        self.backend.crash_if_due("select")
         self._abandoned_turn = None
         if self.backend.setup.faults.stale(registrar.index):
             self._abandoned_turn = super().begin(registrar, available)
@@ -191,7 +191,7 @@ class Simulation:
         self.seen: deque[float] = deque(maxlen=SEEN)
         self.current = self._new_round(setup, 0)
         self._size = model_size(setup.world)
-        self._crash_point = NO_CRASH  # the first of POINTS at which the server crashes
+        self._crash_index = NO_CRASH  # the first of POINTS at which the server crashes
         self._saved: SavedServer | None = None
         self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
         self.life = DailyLife(setup.habits, setup.world.n_clients, setup.world.seed)
@@ -246,13 +246,16 @@ class Simulation:
         return self.after_training()
 
     def before_training(self) -> Training | Trainings:
-        """Play the first half of a round: choose a cohort; return its training, which the caller may do beforehand."""
-        crash_point = self.setup.faults.crash(self.registrar.index)
-        if crash_point is None:
-            self._crash_point = NO_CRASH
+        """Play the first half of a round: choose a cohort and return its training, which the caller may do beforehand.
+
+        If the server crashes here, start over from the saved state; it crashes at most once a round.
+        """
+        crash_index = self.setup.faults.crash_index(self.registrar.index)
+        if crash_index is None:
+            self._crash_index = NO_CRASH
             self._saved = None
         else:
-            self._crash_point = crash_point
+            self._crash_index = crash_index
             self._saved = self._save()
         try:
             return self._open_round()
@@ -275,9 +278,9 @@ class Simulation:
         self.current.opened_at = time.perf_counter()
         return self.current.training
 
-    def survive(self, point: str) -> None:
+    def crash_if_due(self, point: str) -> None:
         """Crash at this point, if the server does so in this round."""
-        if POINTS.index(point) >= self._crash_point:
+        if POINTS.index(point) >= self._crash_index:
             raise Crash(point)
 
     def _save(self) -> SavedServer:
@@ -300,7 +303,7 @@ class Simulation:
             self.driver.durations = self.seen
             self.registrar.restore(self._saved.registrar_arrays, self._saved.registrar_header)
             self.policy.restore(self._saved.policy_counts)
-        self._crash_point = NO_CRASH
+        self._crash_index = NO_CRASH
         self._saved = None
 
     # -- who is there --------------------------------------------------------------------------------------------------
@@ -381,7 +384,7 @@ class Simulation:
         faults = current.setup.faults
         started_at = time.perf_counter()
         reading = world.measure(self.params, question, turn.index)
-        self.survive("answer")
+        self.crash_if_due("answer")
         in_time, too_late = faults.answers(turn.index, question, reading)
         current.n_lost_answers += len(reading) - len(in_time) - len(too_late)
         current.late_readings.append(too_late)
@@ -473,7 +476,7 @@ class Simulation:
         reports = current.setup.faults.reports(turn.index, outcome)
         self._take(screened, reports, examples=current.setup.world.costs.examples(outcome.ids))
         current.watch.lap("train", less=idle_seconds)
-        self.survive("finish")
+        self.crash_if_due("finish")
         self.note_durations(at_work.seconds, n_unanswered=int((~at_work.end.answered).sum()))
         return Arrivals(screened.sound_ids, screened.reasons, at_work.seconds[screened.is_sound])
 
@@ -661,7 +664,7 @@ class Simulation:
         faults = self._faults(everybody_sent)
         if faults:
             record["faults"] = faults
-        self.survive("record")
+        self.crash_if_due("record")
         current.watch.lap("evaluate")
         self.totals = totals
         self.timings = current.watch.seconds

@@ -35,9 +35,9 @@ from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.schema import Seed
 from sortition.simulation.attacks import Attacks
+from sortition.simulation.batteries import Habits
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
-from sortition.simulation.habits import Habits
 from sortition.studies.folder_names import names_folder
 from sortition.studies.types import TomlTable
 
@@ -260,13 +260,13 @@ class Federation(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _refuse_pace_among_devices(cls, table: Any) -> Any:
-        """Say where a deadline and over-selection belong: a device does not decide how long the server waits."""
+        """Say where a deadline and over-selection belong: devices do not decide on them."""
         devices = table.get("devices") if isinstance(table, dict) else None
         if not isinstance(devices, dict):
             return table
         for key in ("deadline", "overselect"):
             if key in devices:
-                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+                hint = f"Move {key} to [pace]: the server decides how long it waits and how many clients it selects."
                 raise bad(f"devices.{key}", "left out", devices[key], hint)
         return table
 

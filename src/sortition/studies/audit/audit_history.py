@@ -149,7 +149,7 @@ def _examine_choices(
             population=lambda n: disclosed_population(disclosed, n),
             client_name=names.called if names else None,
         )
-        finding.add(result, header)
+        finding.take_result(result, header)
 
 
 def _fresh_registrar(header: ReadOnlyTable, disclosed: ReadOnlyTable, finding: Finding) -> Registrar | None:

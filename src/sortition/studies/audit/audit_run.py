@@ -123,7 +123,7 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
     with in_one_thread():
         source = Replay(setup, records) if finding.replayed else Configured(setup)
         result = recompute(entries, registrar, evidence=source, population=source.population)
-    finding.add(result, header)
+    finding.take_result(result, header)
 
 
 def _examine_events(
@@ -147,4 +147,4 @@ def _examine_events(
         finding.unchecked_because = "the log does not fit the run"
         return
     with in_one_thread():
-        finding.add(recompute(entries, registrar), header)
+        finding.take_result(recompute(entries, registrar), header)

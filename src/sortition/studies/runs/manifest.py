@@ -35,7 +35,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "classes": parts.dataset.classes,
         "test_examples": len(parts.dataset.y_test),
         "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
-        "engine": setup.world.learner.engine_for(setup.world.rule, setup.cohort),
+        "engine": setup.world.learner.engine_choice.engine_for(setup.world.rule, setup.cohort),
         "method": type(selector).__name__,
         "parameters": {name: str(value) for name, value in selector.parameters().items()},
         "needs": method_entries.needs_of(selector),
@@ -62,7 +62,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
 
 def _engine_notes(setup: Setup) -> list[str]:
     """Note why clients train one after the other although their steps are small."""
-    note = setup.world.learner.engine_note(setup.world.rule, setup.cohort)
+    note = setup.world.learner.engine_choice.note(setup.world.rule, setup.cohort)
     return [note] if note else []
 
 

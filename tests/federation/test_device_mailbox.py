@@ -9,7 +9,7 @@ import pytest
 
 from sortition.core.errors import InputError
 from sortition.federation import Ask, Mailbox, Peer, Reply, Wait, Work
-from sortition.federation.mailbox import REMEMBERED
+from sortition.federation.device_mailbox import REMEMBERED
 
 
 class Clock:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sortition.audit.encoding import encode_ids
-from sortition.federation.series import Now, SelectionSeries, reason_class
+from sortition.federation.metric_series import Now, SelectionSeries, reason_class
 
 
 def record(index, cohort, **more):

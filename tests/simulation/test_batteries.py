@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core.errors import InputError
-from sortition.simulation.habits import LOWEST_BATTERY, DailyLife, Habits
+from sortition.simulation.batteries import LOWEST_BATTERY, DailyLife, Habits
 
 HOUR = 3600.0
 N = 400

@@ -144,7 +144,7 @@ def test_what_a_site_has_not_fetched_is_withdrawn_and_what_it_has_is_not():
     first, second, third = controller.transport.post(asks)
     assert list(controller.transport.cancel([first, second])) == [second]
     assert list(controller.transport.cancel([third])) == [third]
-    (task,) = {waiting.task for waiting in controller.transport._open.values()}
+    (task,) = {waiting.task for waiting in controller.transport._open_asks.values()}
     assert task.targets == ["site-1"]
     assert loopback.cancelled == []
     loopback.away = set(loopback.sites)

@@ -388,7 +388,7 @@ def test_the_title_heads_the_page_and_names_the_file(tmp_path):
     page = write([tmp_path / "runs"])
     assert page == tmp_path / "runs" / "who-wins.html" == place([tmp_path / "runs"])
     assert "<h1>Who &lt;wins&gt;?</h1>" in page.read_text(encoding="utf-8")
-    with pytest.raises(InputError, match="--out must be a file"):
+    with pytest.raises(InputError, match="The report's page must be a file"):
         write([tmp_path / "runs"], tmp_path / "runs")
     with pytest.raises(InputError, match="--margin must be > 0 and at most 100 points; got 0"):
         gather([tmp_path / "runs"], margin=0)

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 
 import numpy as np
 import pytest
+import tomli_w
 from tests.report.conftest import write_run
 from tests.test_cli import call
 from torch import nn
 
 import sortition
 from sortition import Cohort, Selector, State
+from sortition.aggregation import combine, server_table, step
 from sortition.core.errors import InputError
 from sortition.learning import LocalRule
 from sortition.report.gather import gather
-from sortition.report.methods_paragraph import methods_paragraph
+from sortition.report.methods_paragraph import OPTIONS_OF_COMBINING, OPTIONS_OF_STEP, methods_paragraph
 
 
 def edit(path, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def configure(folder, **changes):
+    """Change the configurations of all runs below a folder: tables are merged, other values replaced."""
+    for path in folder.rglob("config.toml"):
+        config = tomllib.loads(path.read_text())
+        for key, value in changes.items():
+            if isinstance(value, dict):
+                config[key] = {**config.get(key, {}), **value}
+            else:
+                config[key] = value
+        path.write_text(tomli_w.dumps(config))
 
 
 @pytest.fixture
@@ -163,3 +178,88 @@ def test_a_comparison_of_all_pairs_is_called_so(tmp_path):
     text = methods_paragraph(gather([tmp_path / "runs"], all_pairs=True)).text
     assert "mean over seeds) of every pair of methods by paired t-tests; intervals (95 %) and p-values" in text
     assert "corrected by Bonferroni for the 3 comparisons of a setting" in text
+
+
+AVERAGED = "updates are averaged with the weights that the selection method sets"
+
+
+@pytest.mark.parametrize(
+    ("server", "sentence"),
+    [
+        ({}, f"; {AVERAGED}."),
+        ({"name": "plain", "lr": 1.0, "momentum": 0.9}, f"; {AVERAGED}."),
+        ({"name": "plain", "lr": 0.5}, f"; {AVERAGED}, and the server takes plain steps at a rate of 0.5."),
+        (
+            {"name": "momentum", "lr": 1.0, "momentum": 0.8, "beta1": 0.9},
+            f"; {AVERAGED}, and the server takes momentum steps at a rate of 1 (momentum = 0.8).",
+        ),
+        (
+            {"name": "adam", "lr": 0.1, "momentum": 0.9, "beta1": 0.7, "beta2": 0.95, "epsilon": 0.01},
+            "the server takes adam steps at a rate of 0.1 (beta1 = 0.7, beta2 = 0.95, epsilon = 0.01).",
+        ),
+        ({"combine": "trimmed-mean", "trim": 0.3}, "; updates are combined by trimmed-mean (trim = 0.3)."),
+        ({"combine": "norm-bound", "bound": 3.0, "trim": 0.3}, "; updates are combined by norm-bound (bound = 3)."),
+        ({"combine": "geometric-median"}, "; updates are combined by geometric-median with its default options."),
+        ({"combine": "median", "trim": 0.3}, "; updates are combined by median."),
+    ],
+)
+def test_the_rules_of_the_server_are_written_with_their_options(runs, server, sentence):
+    configure(runs, server=server)
+    assert sentence in methods_paragraph(gather([runs])).text
+
+
+def test_every_rule_of_the_server_and_every_option_of_one_is_known():
+    assert {"mean", *OPTIONS_OF_COMBINING} == set(combine.RULES)
+    written_options = {name for names in OPTIONS_OF_COMBINING.values() for name in names}
+    assert written_options == set(server_table.PARAMETERS) - {"memory_limit"}  # which changes no result
+    assert set(OPTIONS_OF_STEP) == set(step.RULES)
+
+
+def test_the_schedule_of_local_training_is_written(runs):
+    configure(runs, local={"decay": 0.9, "decay_every": 10, "milestones": [20, 40], "drop": 0.5, "momentum": 0.9})
+    assert (
+        "a learning rate of 0.1, multiplied by 0.9 after every 10 rounds, multiplied by 0.5 at round 20 and round 40 "
+        "(counted from 0), momentum 0.9; updates"
+    ) in methods_paragraph(gather([runs])).text
+    configure(runs, local={"decay_every": 1, "milestones": [], "momentum": 0.0, "keep_state": True})
+    assert (
+        "0.1, multiplied by 0.9 after every round, the optimizer's state kept from one participation to the next;"
+    ) in methods_paragraph(gather([runs])).text
+
+
+def test_what_a_method_sets_for_itself_is_not_said_of_all(runs):
+    write_run(runs, "fedgs", 0, [0.4, 0.5, 0.6])
+    same_text = methods_paragraph(gather([runs])).text
+    assert "however" not in same_text
+    for label in ("oort", "fedgs"):
+        configure(runs / "main" / label, cohort=3, local={"lr": 0.5}, server={"name": "plain", "lr": 0.2})
+    configure(runs / "main" / "fedgs", guards={"reweight": True})
+    text = methods_paragraph(gather([runs])).text
+    assert "2 clients are selected and train the model softmax of 1,234 parameters: 2 steps of SGD with batches" in text
+    own_values = (
+        "3 clients are selected; clients train for 2 steps of SGD with batches of 4 and a learning rate of 0.5; "
+        f"{AVERAGED}, and the server takes plain steps at a rate of 0.2"
+    )
+    assert f"With oort, however, {own_values}. " in text
+    assert f"With fedgs, however, {own_values}; the guards are reweight = True. " in text
+    configure(runs / "main" / "oort", guards={"reweight": True})
+    text = methods_paragraph(gather([runs])).text
+    assert f"With oort and fedgs, however, {own_values}; the guards are reweight = True. " in text
+
+
+def test_a_method_without_the_guards_of_others_is_said_to_have_none(runs):
+    configure(runs / "main" / "uniform", guards={"reweight": True})
+    text = methods_paragraph(gather([runs])).text
+    assert " Conditions: guards: reweight = True. With oort, however, there are no guards. " in text
+
+
+def test_what_a_method_sets_for_itself_is_repeated_only_where_a_setting_changes_it(runs):
+    for label in ("uniform", "oort"):
+        write_run(runs, label, 0, [0.4, 0.5, 0.6], setting="other")
+    configure(runs / "main" / "oort", local={"lr": 0.5})
+    configure(runs / "other" / "oort", local={"lr": 0.5})
+    sentence = "With oort, however, clients train for 2 steps of SGD with batches of 4 and a learning rate of"
+    assert methods_paragraph(gather([runs])).text.count(sentence) == 1
+    configure(runs / "other" / "oort", local={"lr": 0.1})
+    text = methods_paragraph(gather([runs])).text
+    assert f"{sentence} 0.5. Setting other: the same, but its name. {sentence} 0.1. Each method" in text

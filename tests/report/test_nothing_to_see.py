@@ -30,6 +30,14 @@ def test_equal_sizes_and_full_availability_are_a_sentence(tmp_path):
     ]
     setting.federation = {"sizes": np.array([71, 72, 72])}
     assert who_holds_what.figures(setting) == ["Each of the 3 clients holds 71 or 72 examples."]
+    setting.federation = {"sizes": np.ones(3, int)}
+    assert who_holds_what.figures(setting) == ["Each of the 3 clients holds 1 example."]
+    setting.federation = {"sizes": np.array([0, 1])}
+    assert who_holds_what.figures(setting) == ["Each of the 2 clients holds 0 or 1 example."]
+    setting.federation = {"sizes": np.zeros(2, int)}
+    assert who_holds_what.figures(setting) == ["Each of the 2 clients holds 0 examples."]
+    histogram = who_holds_what.size_histogram(np.array([1000, 2000, 12_000]))
+    assert histogram.caption == "3 clients hold 15,000 examples; median 2,000, from 1,000 to 12,000."
     setting.federation = {"sizes": np.arange(1, 11), "availability": np.eye(3, 10, dtype=bool)}
     assert [chart.name for chart in who_holds_what.figures(setting)] == ["sizes", "availability"]
 

@@ -105,7 +105,7 @@ class FlowerEngine:
             self.result = self._aggregated(made_of, weight_of)
         arrays, metrics = self.result
         if arrays is not None:
-            arrays = with_counters(arrays, self._model)
+            arrays = with_integer_dtypes(arrays, self._model)
             self.result = (arrays, metrics)
             self._model = codec.view_arrays(arrays)
         return notes
@@ -209,18 +209,18 @@ def log_other_examples(replies: Mapping[int, Reply], members: Members, base: Bas
         log(WARNING, words, members[client].name, base.weighted, reported, declared)
 
 
-def with_counters(arrays: ArrayRecord, model: Model) -> ArrayRecord:
-    """Return the same arrays with whole numbers (``num_batches_tracked``) as such: Flower averages to floats.
+def with_integer_dtypes(arrays: ArrayRecord, model: Model) -> ArrayRecord:
+    """Cast integer arrays (``num_batches_tracked``) back from the floats that Flower's average makes.
 
-    PyTorch cuts them to whole numbers when it loads them; signals would change their length with them.
+    Left as floats they would be joined into update vectors (``as_vector``), whose length would change.
     """
-    whole_numbers = {}
+    integer_arrays = {}
     for name, current in model.items():
         if name not in arrays or current.dtype.kind not in "iub":
             continue
         averaged = arrays[name].numpy()
         if averaged.dtype.kind == "f":
-            whole_numbers[name] = averaged.astype(current.dtype)
-    if not whole_numbers:
+            integer_arrays[name] = averaged.astype(current.dtype)
+    if not integer_arrays:
         return arrays
-    return ArrayRecord({**arrays, **codec.to_record(whole_numbers)})
+    return ArrayRecord({**arrays, **codec.to_record(integer_arrays)})

@@ -158,13 +158,13 @@ class _AnsweringApp(ClientApp):
         if assignment is None:
             return super().__call__(message, context)  # from another strategy
         if kind.partition(".")[0] == "train":
-            return _Exchange(self, super().__call__, message, context=context, assignment=assignment).trained()
+            return _Exchange(self, super().__call__, message, context=context, assignment=assignment).train_and_report()
         if not self.office.answers_to(kind):
             return super().__call__(message, context)
         with self._lifespan(context):
             if kind == codec.PROFILE:
                 return Message(self.office.profile(assignment, context), reply_to=message)
-        return _Exchange(self, super().__call__, message, context=context, assignment=assignment).answered()
+        return _Exchange(self, super().__call__, message, context=context, assignment=assignment).answer_query()
 
 
 class _Exchange:
@@ -241,8 +241,11 @@ class _Exchange:
         metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
         return AppReply(codec.to_arrays(records[key]), metrics, time.monotonic() - started)
 
-    def trained(self) -> Message:
-        """Return the app's reply with the declared reports. Signals of the received model are taken before training."""
+    def train_and_report(self) -> Message:
+        """Let the app train; return its reply with the declared reports.
+
+        Signals of the received model are computed before training.
+        """
         signals = [self.answers.signal(name) for name in self.assignment.reports]
         signals_of_training = [signal for signal in signals if signal.of == "training"]
         rows = self._rows([signal for signal in signals if signal.of == "model"])
@@ -261,8 +264,8 @@ class _Exchange:
         with self.app._lifespan(self.context):
             return {signal.name: self.answers.row(signal.name, self.client) for signal in signals}
 
-    def answered(self) -> Message:
-        """Return one signal's row, or the model of a rehearsal."""
+    def answer_query(self) -> Message:
+        """Answer a question: return the row of one signal, or the model of a rehearsal."""
         if self.kind == codec.REHEARSE:
             model = codec.to_record(self.client.train().reply.model)
             return Message(RecordDict({self.assignment.model: model}), reply_to=self.message)
@@ -271,7 +274,7 @@ class _Exchange:
             payload = codec.to_arrays(self.content[codec.PAYLOAD])
         signal = self.answers.signal(self.assignment.signal)
         if signal.of == "training":
-            self.client.train()  # outside our lifespan: the app's own training has one
+            self.client.train()  # not inside `_lifespan`: the app enters its own when it trains
         with self.app._lifespan(self.context):
             row = self.answers.row(signal.name, self.client, payload)
         return Message(RecordDict({codec.ROWS: codec.to_record({signal.name: row})}), reply_to=self.message)

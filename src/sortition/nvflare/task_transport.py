@@ -41,27 +41,29 @@ class OpenAsk:
 
     Attributes:
         ask: what the site is to do.
-        site: its name.
-        task: NVFlare's task, which other sites have too.
-        lapses: when nobody wants the answer any more, by the monotonic clock.
+        site: the name of the site.
+        task: NVFlare's task, which other sites may share.
+        lapses_at: the second of the monotonic clock after which nobody waits for the answer; infinite
+            without a deadline.
     """
 
     ask: Ask
     site: str
     task: Task
-    lapses: float
+    lapses_at: float
 
 
 class NvflareTransport:
-    """Moves messages by the tasks of a controller.
+    """Sends asks to sites as tasks of an NVFlare controller, and turns the results into replies.
 
     Args:
-        controller: which has started.
-        rounds: of the job, for the sites' scripts.
+        controller: the controller, which NVFlare has started.
+        rounds: the number of rounds of the job, which the scripts of the sites may read.
 
     Attributes:
-        train_task: the name of the task that sites train for.
-        train_message: NVFlare's own train message, whose round and metadata are sent; None for a workflow of ours.
+        train_task: the name of the task for which sites train.
+        train_message: the train message of NVFlare's own workflow, whose round and metadata are sent along; None where
+            the workflow is Sortition's.
     """
 
     def __init__(self, controller: ModelController, rounds: int) -> None:
@@ -69,10 +71,10 @@ class NvflareTransport:
         self.rounds = rounds
         self.train_task = meta_codec.TRAIN
         self.train_message: FLModel | None = None
-        self._site_of: dict[str, str] = {}  # by session
-        self._open: dict[Handle, OpenAsk] = {}
-        self._arrived: Queue[tuple[Handle, Shareable]] = Queue()
-        self._numbers = itertools.count()
+        self._site_by_session: dict[str, str] = {}
+        self._open_asks: dict[Handle, OpenAsk] = {}
+        self._arrived_results: Queue[tuple[Handle, Shareable]] = Queue()
+        self._task_numbers = itertools.count()
 
     def online(self) -> Mapping[str, Peer]:
         """Return the connected sites; one that connects anew has another session."""
@@ -82,7 +84,7 @@ class NvflareTransport:
             if self.controller.get_client_disconnect_time(client.name) is None:
                 session = f"{client.name}/{client.token}"
                 peers[session] = Peer(name=client.name)
-                self._site_of[session] = client.name
+                self._site_by_session[session] = client.name
         return peers
 
     def post(self, asks: Sequence[Ask]) -> Sequence[Handle | None]:
@@ -92,7 +94,7 @@ class NvflareTransport:
             groups.setdefault(_content(ask), []).append(ask)
         handles: dict[str, Handle] = {}
         for group in groups.values():
-            handles |= self._broadcast({self._site_of[ask.session]: ask for ask in group})
+            handles |= self._broadcast({self._site_by_session[ask.session]: ask for ask in group})
         return [handles[ask.session] for ask in asks]
 
     def poll(self, wait: float) -> Sequence[Reply]:
@@ -100,22 +102,22 @@ class NvflareTransport:
         self._stop_if_aborted()
         replies = self._lost()
         try:
-            handle, result = self._arrived.get(block=wait > 0, timeout=wait)
+            handle, result = self._arrived_results.get(block=wait > 0, timeout=wait)
             while True:
                 replies.append(self._read(handle, result))
-                handle, result = self._arrived.get_nowait()
+                handle, result = self._arrived_results.get_nowait()
         except Empty:
             self._forget_lapsed()
             return replies
 
     def cancel(self, handles: Collection[Handle]) -> Collection[Handle]:
-        """Withdraw what sites have not fetched; who has, works on, and its answer is still taken.
+        """Withdraw the asks that sites have not fetched. A site that has fetched its task works on, and may answer.
 
-        NVFlare drops the answer to a task that has ended, so a task stands for as long as somebody works on it.
+        NVFlare drops the answer to a task that has ended, so a task stays open while a site works on it.
         """
         withdrawn: list[Handle] = []
         for handle in handles:
-            open_ask = self._open.get(handle)
+            open_ask = self._open_asks.get(handle)
             if open_ask is None or open_ask.site in open_ask.task.last_client_task_map:
                 continue
             other_sites = [site for site in open_ask.task.targets or () if site != open_ask.site]
@@ -124,19 +126,19 @@ class NvflareTransport:
             else:  # no target at all would mean everybody
                 self.controller.cancel_task(open_ask.task)
             withdrawn.append(handle)
-            del self._open[handle]
+            del self._open_asks[handle]
         return withdrawn
 
     def take_late(self, client_task_id: str, result: Shareable) -> None:
         """Take the result of a task that has ended."""
-        self._arrived.put((client_task_id, result))
+        self._arrived_results.put((client_task_id, result))
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def _broadcast(self, asks: Mapping[str, Ask]) -> dict[str, Handle]:
         """Send one task to these sites; return the handles, by session."""
         controller = self.controller
-        number = next(self._numbers)
+        number = next(self._task_numbers)
         first = next(iter(asks.values()))
         message = self._message(asks)
         task_name: str = first.kind
@@ -150,11 +152,11 @@ class NvflareTransport:
             callback=_holds_parameters,
         )
         task.result_received_cb = partial(self._on_result, number, task.result_received_cb)
-        lapses = time.monotonic() + first.seconds
+        lapses_at = time.monotonic() + first.seconds
         handles: dict[str, Handle] = {}
         for site, ask in asks.items():
             handle = _handle(number, site)
-            self._open[handle] = OpenAsk(ask, site, task, lapses)
+            self._open_asks[handle] = OpenAsk(ask=ask, site=site, task=task, lapses_at=lapses_at)
             handles[ask.session] = handle
         controller.info(f"Sending task {task_name} to {list(asks)}")
         controller.broadcast(task=task, fl_ctx=controller.fl_ctx, targets=list(asks), min_responses=0)
@@ -187,32 +189,34 @@ class NvflareTransport:
         try:
             process(client_task=client_task, fl_ctx=fl_ctx)
         finally:
-            self._arrived.put((_handle(number, client_task.client.name), result))
+            self._arrived_results.put((_handle(number, client_task.client.name), result))
 
     def _read(self, handle: Handle, result: Shareable) -> Reply:
         """Read a result, of a task that may have ended."""
-        open_ask = self._open.pop(handle, None)
+        open_ask = self._open_asks.pop(handle, None)
         if open_ask is None:
             return Reply(handle, "lost", "it answers a task that has ended")
         return read_reply(handle, open_ask.site, open_ask.ask, result)
 
     def _lost(self) -> list[Reply]:
         """Give up work without a deadline of sites that have disconnected, or have connected anew."""
-        endless = {handle: open_ask for handle, open_ask in self._open.items() if open_ask.lapses == math.inf}
+        endless = {handle: open_ask for handle, open_ask in self._open_asks.items() if open_ask.lapses_at == math.inf}
         if not endless:
             return []
         online = self.online()
         replies = []
         for handle, open_ask in endless.items():
             if open_ask.ask.session not in online:
-                del self._open[handle]
+                del self._open_asks[handle]
                 replies.append(Reply(handle, "lost", f"site {open_ask.site} has disconnected"))
         return replies
 
     def _forget_lapsed(self) -> None:
         """Forget what nobody waits for any more."""
         clock = time.monotonic()
-        self._open = {handle: open_ask for handle, open_ask in self._open.items() if open_ask.lapses > clock}
+        self._open_asks = {
+            handle: open_ask for handle, open_ask in self._open_asks.items() if open_ask.lapses_at > clock
+        }
 
     def _stop_if_aborted(self) -> None:
         if self.controller.abort_signal.triggered:
@@ -220,7 +224,7 @@ class NvflareTransport:
 
 
 def read_reply(handle: Handle, site: str, ask: Ask, result: Shareable) -> Reply:
-    """Read what a site sent, as it came over the wire; what cannot be read is not there."""
+    """Read the result of a site, as it came over the wire; parts that cannot be read are left out."""
     code = result.get_return_code()
     if code and code != ReturnCode.OK:
         return Reply(handle, "failed", f"its task ended with {code}")

@@ -24,12 +24,25 @@ from sortition.results.verdict_words import end_of_curve, unit_of
 SHOWN_SETTINGS = 6  # that are described one by one
 SHOWN_SEEDS = 10  # that are listed one by one
 HASH_DIGITS = 12
-NO_CHANGE = {  # options of local training that change nothing at these values
-    "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0,
-}  # fmt: skip
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
-OF_TRAINING = ("momentum", "weight_decay", "proximal", "decay")
+OPTIONS_OF_TRAINING = ("momentum", "weight_decay", "proximal")  # which change nothing where they are 0
+OPTIONS_OF_COMBINING: dict[
+    str, tuple[str, ...]
+] = {  # rule → its options; other options of the server's table do not change what it computes
+    "median": (),
+    "trimmed-mean": ("trim",),
+    "geometric-median": ("passes", "smoothing"),
+    "norm-bound": ("bound",),
+    "fedvarp": ("remember",),
+    "mifa": ("remember",),
+}
+OPTIONS_OF_STEP: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "momentum": ("momentum",),
+    "adam": ("beta1", "beta2", "epsilon"),
+}
 Formatter = Callable[[str], str]
+MethodDifferences = dict[str, dict[str, str]]  # label → subject → text
 
 
 @dataclass(frozen=True)
@@ -170,18 +183,70 @@ def _key(bibtex: str) -> str:
 
 def _setting_sentences(settings: Sequence[Setting]) -> list[str]:
     """Describe the first setting, then in what others differ from it; of many settings the first ones."""
-    if len(settings) == 1:
-        return [_setting_sentence(settings[0], named=False)]
-    sentences = [_setting_sentence(settings[0], named=True)]
+    first_setting = settings[0]
+    is_named = len(settings) > 1
+    first_differences = _method_differences(first_setting)
+    sentences = [_setting_sentence(first_setting, named=is_named), *_difference_sentences(first_differences)]
     values_by_setting = swept({setting.name: setting.first.config for setting in settings})
-    first_values = values_by_setting[settings[0].name]
+    first_values = values_by_setting[first_setting.name]
     for setting in settings[1:SHOWN_SETTINGS]:
         values = values_by_setting[setting.name]
         differing = [f"{key} = {value_text(value)}" for key, value in values.items() if value != first_values.get(key)]
         sentences.append(f"Setting {setting.name}: the same, but {', '.join(differing) or 'its name'}.")
+        differences = _method_differences(setting, stated_before=first_differences)
+        new_differences = {
+            label: texts for label, texts in differences.items() if texts != first_differences.get(label)
+        }
+        sentences += _difference_sentences(new_differences)
     if len(settings) > SHOWN_SETTINGS:
         sentences.append(f"{len(settings) - SHOWN_SETTINGS} more settings are described by their configurations.")
     return sentences
+
+
+def _method_differences(setting: Setting, stated_before: MethodDifferences | None = None) -> MethodDifferences:
+    """Return label → texts on cohort, training, server and guards that differ from those of the setting's first method.
+
+    Args:
+        setting: whose methods are compared.
+        stated_before: the differences of another setting; a text on the same subject is returned here as well, because
+            the reader would otherwise believe that it still holds.
+    """
+    earlier_differences = stated_before or {}
+    common_texts = _method_texts(setting.first.config)
+    differences: MethodDifferences = {}
+    for label, runs in setting.methods.items():
+        earlier_texts = earlier_differences.get(label, {})
+        differing_texts = {
+            subject: text
+            for subject, text in _method_texts(runs[0].config).items()
+            if text != common_texts[subject] or subject in earlier_texts
+        }
+        if differing_texts:
+            differences[label] = differing_texts
+    return differences
+
+
+def _method_texts(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return subject → text, for all that a method of a study may set for itself."""
+    guards = config.get("guards")
+    if guards:
+        guards_text = f"the guards are {_options_text(guards)}"
+    else:
+        guards_text = "there are no guards"
+    return {
+        "cohort": f"{config.get('cohort', '?')} clients are selected",
+        "local": f"clients train for {_local_text(config.get('local') or {})}",
+        "server": _server_text(config.get("server") or {}),
+        "guards": guards_text,
+    }
+
+
+def _difference_sentences(differences: MethodDifferences) -> list[str]:
+    """Write one sentence for all methods that differ in the same way."""
+    labels_by_text: dict[str, list[str]] = {}
+    for label, texts in differences.items():
+        labels_by_text.setdefault("; ".join(texts.values()), []).append(label)
+    return [f"With {listed(labels)}, however, {text}." for text, labels in labels_by_text.items()]
 
 
 def _setting_sentence(setting: Setting, *, named: bool) -> str:
@@ -210,16 +275,17 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
     text = f"{data_text} is held by {n_clients} clients"
     text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability(setting)}. "
     text += (
-        f"In each {_rounds(config)} {config.get('cohort', '?')} clients are selected and train "
-        f"{model_text}{size}: {_local(config.get('local') or {})}; {_server(config)}."
+        f"In each {_rounds_text(config)} {config.get('cohort', '?')} clients are selected and train "
+        f"{model_text}{size}: {_local_text(config.get('local') or {})}; {_server_text(config.get('server') or {})}."
     )
-    text += _limit(config) + _conditions(config)
+    text += _limit_text(config) + _conditions(config)
     if named:
         return f"Setting {setting.name}: {text}"
     return text[0].upper() + text[1:]
 
 
-def _rounds(config: Mapping[str, Any]) -> str:
+def _rounds_text(config: Mapping[str, Any]) -> str:
+    """Say in how many rounds clients are selected."""
     rounds = config.get("rounds")
     if rounds is None:  # the cost alone ends a run
         return "round"
@@ -228,7 +294,7 @@ def _rounds(config: Mapping[str, Any]) -> str:
     return f"of {rounds} rounds"
 
 
-def _limit(config: Mapping[str, Any]) -> str:
+def _limit_text(config: Mapping[str, Any]) -> str:
     """Say at which cost runs end, where they end by one."""
     limits = config.get("until")
     if not limits:
@@ -258,7 +324,7 @@ def _availability(setting: Setting) -> str:
     return f"{100 * mask.mean():.0f} % of them are available on average ({mode})"
 
 
-def _local(local: Mapping[str, Any]) -> str:
+def _local_text(local: Mapping[str, Any]) -> str:
     """Describe local training."""
     if "steps" in local:
         work = counted(local["steps"], "step")
@@ -267,28 +333,57 @@ def _local(local: Mapping[str, Any]) -> str:
     optimizer = str(local.get("optimizer", "sgd"))
     text = f"{work} of {OPTIMIZERS.get(optimizer, optimizer)} with batches of {local.get('batch', '?')}"
     text += f" and a learning rate of {value_text(local.get('lr', '?'))}"
-    return ", ".join([text, *_changing(local, OF_TRAINING)])
+    parts = [text, *_schedule_texts(local)]
+    changing_options = [name for name in OPTIONS_OF_TRAINING if local.get(name)]
+    parts += [f"{name.replace('_', ' ')} {value_text(local[name])}" for name in changing_options]
+    if local.get("keep_state"):
+        parts.append("the optimizer's state kept from one participation to the next")
+    return ", ".join(parts)
 
 
-def _changing(options: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    """Return the options that change something, as texts."""
-    return [
-        f"{key.replace('_', ' ')} {value_text(options[key])}"
-        for key in keys
-        if key in options and options[key] != NO_CHANGE[key]
-    ]
+def _schedule_texts(local: Mapping[str, Any]) -> list[str]:
+    """Describe how the learning rate changes between rounds; nothing where it stays the same."""
+    texts = []
+    decay = local.get("decay", 1.0)
+    if decay != 1:
+        every = local.get("decay_every", 1)
+        period = "round"
+        if every != 1:
+            period = counted(every, "round")
+        texts.append(f"multiplied by {value_text(decay)} after every {period}")
+    milestones = local.get("milestones")
+    if milestones:
+        rounds = listed([f"round {milestone}" for milestone in milestones])
+        texts.append(f"multiplied by {value_text(local.get('drop', '?'))} at {rounds} (counted from 0)")
+    return texts
 
 
-def _server(config: Mapping[str, Any]) -> str:
-    server = config.get("server") or {}
-    combine = server.get("combine")
-    text = "updates are averaged with the weights of the method"
-    if combine and combine not in ("mean", "average"):
-        text = f"updates are combined by {_table_text(combine, 'a rule')}"
-    step = server.get("name", "plain")
-    if step != "plain":
-        text += f", and the server takes {step} steps at a rate of {value_text(server.get('lr', 1.0))}"
+def _server_text(server: Mapping[str, Any]) -> str:
+    """Describe how the server combines updates and which step it takes, with the options that these rules have."""
+    combine = str(server.get("combine", "mean"))
+    if combine == "mean":
+        text = "updates are averaged with the weights that the selection method sets"
+    else:
+        text = f"updates are combined by {combine}"
+        option_names = OPTIONS_OF_COMBINING.get(combine, ())
+        stated_options = {name: server[name] for name in option_names if name in server}
+        if stated_options:
+            text += f" ({_options_text(stated_options)})"
+        elif option_names:
+            text += " with its default options"
+    step = str(server.get("name", "plain"))
+    rate = server.get("lr", 1.0)
+    if step == "plain" and rate == 1:
+        return text
+    text += f", and the server takes {step} steps at a rate of {value_text(rate)}"
+    step_options = {name: server[name] for name in OPTIONS_OF_STEP.get(step, ()) if name in server}
+    if step_options:
+        text += f" ({_options_text(step_options)})"
     return text
+
+
+def _options_text(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value_text(value)}" for name, value in options.items())
 
 
 def _conditions(config: Mapping[str, Any]) -> str:
@@ -300,8 +395,7 @@ def _conditions(config: Mapping[str, Any]) -> str:
     for key in ("pace", "faults", "attacks", "guards"):
         table = config.get(key)
         if table:
-            options = ", ".join(f"{name} = {value_text(value)}" for name, value in table.items())
-            parts.append(f"{key}: {options}")
+            parts.append(f"{key}: {_options_text(table)}")
     if not parts:
         return ""
     return f" Conditions: {'; '.join(parts)}."

@@ -46,8 +46,8 @@ BEST_OF = (
 
 def of_setting(setting: Setting, look: Look, canvas: Canvas) -> str:
     """Return cards, forest plots and tables of one setting as markup."""
-    forests = canvas.drawn(setting.name, forest.forests(setting))
-    tuning = "".join(canvas.show(setting.name, chart) for chart in swept_values.tuning(setting, look))
+    forests = canvas.add_figures(setting.name, forest.forests(setting))
+    tuning = "".join(canvas.add_chart(setting.name, chart) for chart in swept_values.tuning(setting, look))
     return (
         f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
         f"{forests}{_main_table(setting, look.palette)}"
@@ -215,7 +215,7 @@ def of_all(gathered: Gathered, look: Look, canvas: Canvas) -> str:
     if len(gathered.settings) < 2:
         return ""
     charts = [*across.figures(gathered, look), *swept_values.figures(gathered, look)]
-    places = "".join(canvas.show(ALL_SETTINGS, chart) for chart in charts)
+    places = "".join(canvas.add_chart(ALL_SETTINGS, chart) for chart in charts)
     return f'<h3>All settings</h3>{_wins(gathered)}<div class="figures">{places}</div>{_settings(gathered)}'
 
 

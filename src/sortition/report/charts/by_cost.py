@@ -73,12 +73,12 @@ COSTS = (
 
 
 def figures(setting: Setting, look: Look) -> list[Chart | str]:
-    """Draw accuracy against each cost, and bytes by kind; a sentence stands where methods cost the same."""
+    """Draw accuracy against each cost, and bytes by kind; a sentence replaces a chart where methods cost the same."""
     return [*pareto(setting, look), *traffic(setting)]
 
 
 def pareto(setting: Setting, look: Look) -> list[Chart | str]:
-    """Draw accuracy against each cost that is known and differs; a sentence stands for one that does not differ."""
+    """Draw accuracy against each cost that is known and differs; a sentence names the costs that do not differ."""
     charts: list[Chart | str] = []
     for cost in COSTS:
         rows = _points(setting, cost)

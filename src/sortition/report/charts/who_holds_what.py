@@ -17,13 +17,13 @@ BINS = 30  # of the histogram of sizes
 
 
 def figures(setting: Setting) -> list[Chart | str]:
-    """Draw those that the runs have data for; where there is nothing to see, a sentence stands."""
+    """Draw the charts that the runs have data for; return a sentence instead of a chart that would show nothing."""
     charts: list[Chart | str] = []
     label_counts = setting.labels()
     if label_counts is not None:
         charts.append(label_holdings(label_counts, f", seed {setting.first.seed}"))
     if "sizes" in setting.federation:
-        charts.append(sizes(setting.federation["sizes"]))
+        charts.append(size_histogram(setting.federation["sizes"]))
     if setting.availability is not None:
         charts.append(presence(setting.availability))
     return charts
@@ -66,14 +66,21 @@ def label_holdings(counts: Array, of_seed: str = "") -> Chart:
     )
 
 
-def sizes(client_sizes: Array) -> Chart | str:
-    """Draw how many examples clients hold (N,); a sentence stands where all hold as many, or one more."""
+def size_histogram(client_sizes: Array) -> Chart | str:
+    """Draw a histogram of examples per client; return a sentence instead where sizes differ by at most one.
+
+    Args:
+        client_sizes: (N,) the number of examples that each client holds.
+    """
     smallest = client_sizes.min()
     largest = client_sizes.max()
     distinct = np.unique(client_sizes)
     if largest - smallest <= 1:
-        numbers = " or ".join(f"{size:,}" for size in distinct)
-        return f"Each of the {client_sizes.size:,} clients holds {numbers} examples."
+        numbers = " or ".join(f"{size:,.0f}" for size in distinct)
+        noun = "examples"
+        if largest == 1:
+            noun = "example"
+        return f"Each of the {client_sizes.size:,} clients holds {numbers} {noun}."
     counts, edges = np.histogram(client_sizes, bins=min(BINS, distinct.size))
     rows = [
         {"from": float(lower), "to": float(upper), "clients": int(count)}
@@ -83,7 +90,7 @@ def sizes(client_sizes: Array) -> Chart | str:
         on("sizes")
         .mark_bar(color="#56B4E9")
         .encode(
-            x=alt.X("from:Q", title="examples of a client", bin="binned"),
+            x=alt.X("from:Q", title="examples per client", bin="binned"),
             x2="to:Q",
             y=alt.Y("clients:Q"),
             tooltip=["from:Q", "to:Q", "clients:Q"],
@@ -91,10 +98,10 @@ def sizes(client_sizes: Array) -> Chart | str:
     )
     return Chart(
         name="sizes",
-        title="How much",
+        title="Examples per client",
         caption=(
             f"{client_sizes.size:,} clients hold {int(client_sizes.sum()):,} examples; "
-            f"median {np.median(client_sizes):.0f}, from {smallest} to {largest}."
+            f"median {np.median(client_sizes):,.0f}, from {smallest:,.0f} to {largest:,.0f}."
         ),
         drawing=filling(chart, HEIGHT),
         tables={"sizes": rows},
@@ -103,7 +110,7 @@ def sizes(client_sizes: Array) -> Chart | str:
 
 
 def ticks_of(length: int, step: int, start: int) -> list[int]:
-    """Return about eight of the values that stand on an axis of groups."""
+    """Return about eight values for the ticks of an axis of groups."""
     values = list(range(start, length + start, step))
     return values[:: max(1, len(values) // 8)]
 
@@ -111,7 +118,7 @@ def ticks_of(length: int, step: int, start: int) -> list[int]:
 def presence(mask: Array, first: int = 1) -> Chart | str:
     """Draw the share of clients that are reachable, by group of clients and span of rounds.
 
-    A sentence stands where all always are.
+    Return a sentence instead where every client is always reachable.
 
     Args:
         mask: (rounds, N) who was there.

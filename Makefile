@@ -51,7 +51,7 @@ test-server: setup  ## a server of one's own over HTTP, with a hundred devices t
 test-prometheus: setup  ## dashboard, alerts and endpoints with Debian's promtool and a real Prometheus (apt-get install prometheus)
 	command -v prometheus promtool
 	$(INSTALL) --editable '.[lab,dev,flower,metrics]'
-	$(BIN)/python -m pytest tests/federation/test_prometheus.py tests/federation/test_metrics.py tests/flower/test_live_metrics.py
+	$(BIN)/python -m pytest tests/federation/test_prometheus.py tests/federation/test_monitoring.py tests/flower/test_live_metrics.py
 
 test-ray: setup  ## install Ray, and run a study on a cluster of two nodes of which one is killed, in some minutes
 	$(INSTALL) --editable '.[lab,dev,ray]'

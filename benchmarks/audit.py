@@ -15,7 +15,7 @@ from pathlib import Path
 from sortition.reproduction.preset import FOLDER
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import plan, read
-from sortition.studies.runs.task import OneRun
+from sortition.studies.runs.run_task import OneRun
 
 
 def seconds(run: RunConfig) -> float:

@@ -329,9 +329,9 @@ def engine_row(
     """Return the cells of one model, and the ratio of the rule's engine to the better of the two older ones."""
     members = np.array_split(np.random.default_rng(1).permutation(len(y)), 100)[:n_clients]
     chosen = Learner(model, x, y, rule)
-    chosen_engine = chosen.engine_for(rule, n_clients)
+    chosen_engine = chosen.engine_choice.engine_for(rule, n_clients)
     engines = ["sequential"]
-    if not Learner(model, x, y, rule, engine="sequential").vmap_fault:
+    if not Learner(model, x, y, rule, engine="sequential").engine_choice.vmap_fault:
         engines.append("vmapped")
     if chosen.is_stacked:
         engines.append("stacked")
@@ -344,7 +344,8 @@ def engine_row(
     to_loop = times.ratios("loop", [chosen_engine])
     low, high = np.quantile(to_better, [0.25, 0.75])
     spread = "" if chosen_engine != "vmapped" else f" ({low:.2f} to {high:.2f})"
-    work = f"{chosen._work.multiplications * (rule.batch or 0) / 1e6:.2f} M" if chosen._work.multiplications else "–"
+    multiplications = chosen.engine_choice.work.multiplications
+    work = f"{multiplications * (rule.batch or 0) / 1e6:.2f} M" if multiplications else "–"
     cells = [
         work,
         *(times.median(way) for way in ("loop", "sequential", "vmapped", "stacked")),

@@ -66,12 +66,12 @@ class PreparedGrid:
     def _reply(self, message):
         from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-        from sortition.flower import wire
+        from sortition.flower import codec
 
         node = message.metadata.dst_node_id
-        if message.metadata.message_type == wire.PROFILE:
+        if message.metadata.message_type == codec.PROFILE:
             about = ConfigRecord({"name": str(node), "signals": []})
-            return RecordDict({wire.SELF: about, wire.FACTS: wire.to_record({"sizes": np.array(EXAMPLES)})})
+            return RecordDict({codec.SELF: about, codec.FACTS: codec.to_record({"sizes": np.array(EXAMPLES)})})
         metrics = MetricRecord({"num-examples": EXAMPLES, "train_loss": 1.0})
         return RecordDict({"arrays": ArrayRecord(dict(self.arrays[node])), "metrics": metrics})
 
@@ -161,8 +161,8 @@ def client_app(nodes):
     from flwr.clientapp import ClientApp
 
     from sortition.clients import Received
-    from sortition.clients.models import from_vector
-    from sortition.flower import answer, pytorch, wire
+    from sortition.clients.named_arrays import from_vector
+    from sortition.flower import answer, codec, pytorch
 
     examples, parts = data(nodes)
 
@@ -174,10 +174,10 @@ def client_app(nodes):
 
     @app.train()
     def train(message, context):
-        received = Received(wire.to_arrays(message.content["arrays"]), context=context)
+        received = Received(codec.to_arrays(message.content["arrays"]), context=context)
         arrays = from_vector(received.vector + clients(received).train().update, received.model)
         metrics = MetricRecord({"num-examples": EXAMPLES})
-        content = {"arrays": ArrayRecord(wire.to_record(arrays)), "metrics": metrics}
+        content = {"arrays": ArrayRecord(codec.to_record(arrays)), "metrics": metrics}
         return Message(RecordDict(content), reply_to=message)
 
     answer(app, clients)

@@ -20,10 +20,10 @@ from contextlib import ExitStack
 import numpy as np
 
 from sortition.federation import Metrics
-from sortition.federation.engine import ModelEngine
 from sortition.federation.live import LiveFederation
 from sortition.federation.messages import Ask, Peer, Profile, Reply
-from sortition.federation.metrics import MeteredTransport, MetricsSink
+from sortition.federation.model_engine import ModelEngine
+from sortition.federation.monitoring import MeteredTransport, MetricsSink
 from sortition.federation.options import Options
 from sortition.selectors import load
 

@@ -37,9 +37,9 @@ def synthetic(path: Path, clients: int) -> None:
 
 def measure(data: str, clients: int, method: str, rounds: int) -> dict[str, float]:
     """One run in this process: the same code as ``sortition run``."""
-    from sortition.studies import federation
+    from sortition.studies import build_federation
     from sortition.studies.plan import plan
-    from sortition.studies.runs.task import OneRun
+    from sortition.studies.runs.run_task import OneRun
 
     with tempfile.TemporaryDirectory() as folder:
         name = data
@@ -59,7 +59,7 @@ def measure(data: str, clients: int, method: str, rounds: int) -> dict[str, floa
         config = plan(table).runs[0]
         marks: list[float] = []
         begun = time.process_time()
-        federation.build_federation(config)
+        build_federation.build_federation(config)
         ready = time.process_time()
         path = Path(folder) / "run"
         path.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before numpy is imported: the processes do not fight for cores
@@ -71,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     )
     trust.add_argument("--show", action="store_true", help="print the tables of the file, and play nothing")
     microcosm = parts.add_parser("microcosm", help="what Microcosm gains, and where there is nothing to gain")
-    microcosm.add_argument("of", choices=["natural", "rivals", "losses", "targets"])
+    microcosm.add_argument("of", choices=["natural", "rivals", "losses", "targets", "clients"])
     microcosm.add_argument("--out", default="microcosm.jsonl", help="a file of outcomes, to go on from")
     microcosm.add_argument("--first", type=int, default=200, help="the first seed")
     microcosm.add_argument("--seeds", type=int, default=5)
@@ -132,6 +133,10 @@ def main() -> int:
         from campaign import trust
 
         return trust.report(given)
+    if given.part == "microcosm" and given.of == "clients":
+        from campaign import suite_clients
+
+        return suite_clients.report(Path(given.out), given.settings, seeds=given.seeds, show=given.show)
     if given.part == "microcosm":
         from campaign import microcosm
 

@@ -1,7 +1,7 @@
 """What adversaries gain with claims made for one method, and by silence: selections without training.
 
 A tenth of 50 clients attacks, cohorts of 5; the shares of places and of weight that it holds, with no guards, with
-guards, and with a ceiling as well. The tables stand in docs/faults.md.
+those of the trusted set-up without the ceiling, and with all of them. The tables stand in docs/faults.md.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from campaign.trust import TRUSTED
 from sortition.core import Guards, Population, Reading, Registrar, Signal, stream
 from sortition.core.arrays import Array, Ids
 from sortition.selectors import discover, load
 
 CLIENTS, COHORT, LABELS, WIDTH, SEEDS = 50, 5, 10, 16, 2
 ROUNDS = {"claims": 150, "silence": 100}
-GUARDED = Guards(norm=5.0, strikes=1, quarantine=10, winsorise=3.0, size_cap=2.0, explore=0.4)
-GUARDS = (None, GUARDED, replace(GUARDED, ceiling=2.0))
+GUARDS = (None, replace(TRUSTED, ceiling=0.0), TRUSTED)
 ADVERSARIES = np.arange(CLIENTS) < CLIENTS // 10
 CLAIMS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("microcosm", {}, "billions"),

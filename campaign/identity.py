@@ -116,15 +116,15 @@ def flower_digests() -> Iterator[tuple[str, str]]:
     from tests.flower import apps, federation
     from tests.flower.in_process import grid_of
 
-    from sortition.clients.models import as_vector
-    from sortition.flower import wire
+    from sortition.clients.named_arrays import as_vector
+    from sortition.flower import codec
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # Flower's own processes set it
     for label, selector in federation.methods().items():
         for rule, strategy in (("FedAvg", apps.quiet()), ("FedAdam", FedAdam(fraction_evaluate=0.0))):
             run = apps.strategy(selector, strategy=strategy)
             result = run.start(grid_of(apps.client_app(), 10), ArrayRecord(federation.model().state_dict()), 6)
-            model = as_vector(wire.to_arrays(result.arrays))
+            model = as_vector(codec.to_arrays(result.arrays))
             yield f"Flower, {rule}: {label}", digest(_choices(run.history), model.tobytes())
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from sortition.core import Reading, Registrar
 from sortition.core.arrays import Ids
+from sortition.core.population import Population
 from sortition.core.questions import Measure
-from sortition.core.rounds import Population
 from sortition.core.state import State
 
 # Fields of memory that hold what clients told: a row is touched by its own client's words only. FedCor's embeddings X
@@ -51,7 +51,7 @@ class Observer:
     def begun(self, turn: Any, available: Ids, budget: int) -> None:
         """Remember what clients had told before."""
         self.heard, self.available, self.budget = set(), available, budget
-        arrays, owner = self.registrar.state.arrays(), self.registrar.owner
+        arrays, owner = self.registrar.state.arrays(), self.registrar.method_name
         watched = (*ROWS.get(owner, ()), DROPPED.get(owner), PAIRS.get(owner))
         self.before = {name: arrays[name].copy() for name in watched if name in arrays}
 
@@ -76,14 +76,14 @@ class Observer:
             mass, kept = cohort.weights[at].sum(), weights.sum()
             require(np.isclose(mass, kept, rtol=1e-9) or not kept, f"mass {mass} became {kept}")
         self.heard |= set(done.tolist()).union(*(_senders(rows) for rows in reports.values()))
-        if self.registrar.owner in SILENT_ROWS and turn.cohort is not None:
+        if self.registrar.method_name in SILENT_ROWS and turn.cohort is not None:
             self.heard |= set(turn.cohort.ids.tolist())
         self._check_untouched(turn.state)
 
     def _check_untouched(self, state: State) -> None:
         """Nobody's rows changed but those of clients that said something."""
         arrays = state.arrays()
-        owner = self.registrar.owner
+        owner = self.registrar.method_name
         for name, old in self.before.items():
             if name not in arrays:  # tables of pairs are given up where clients are too many
                 continue

@@ -22,7 +22,7 @@ from campaign.fuzz.studied import played, small
 from sortition.core.errors import SortitionError
 from sortition.results import run_folder
 from sortition.selectors import discover
-from sortition.studies.audit.run import examine
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.runs import one_run
 
 PARAMETERS: dict[str, dict[str, Any]] = {"fedcor": {"warmup": 4}, "hics": {"clusters": 3}, "power-of-choice": {"d": 6}}

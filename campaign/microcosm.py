@@ -20,12 +20,29 @@ from campaign.oracle import likeness, oracle_run
 from sortition.core.arrays import worst_tenth
 from sortition.data import load
 from sortition.simulation import run
+from sortition.studies.build_federation import setup
 from sortition.studies.config import RunConfig
-from sortition.studies.federation import setup
 from sortition.studies.plan import plan
 from sortition.studies.types import TomlTable
 
 Settings = dict[str, TomlTable]  # federations by name
+
+
+@dataclass(frozen=True)
+class LongTail:
+    """A data set whose labels are unequally frequent in training, and equally frequent in the test.
+
+    Attributes:
+        data: the data set that it is drawn from.
+        most: training examples of label 0.
+        ratio: how many times as many examples label 0 has as label 9.
+        test: test examples of each label.
+    """
+
+    data: str
+    most: int
+    ratio: float
+    test: int
 
 
 class Part(NamedTuple):
@@ -37,7 +54,8 @@ class Part(NamedTuple):
 
 ORACLE = "oracle"
 BASELINE = "uniform"
-LONG_TAIL = "long-tail"  # a file that is made
+LONG_TAIL = "long-tail"  # files that are made, of these data sets
+LONG_TAIL_DIGITS = "long-tail-digits"
 LAST = 0.1  # the share of the rounds that is the end
 DIGITS: TomlTable = {
     "rounds": 100,
@@ -80,7 +98,10 @@ def digits(**data: Any) -> TomlTable:
     return {**DIGITS, "data": {**DIGITS["data"], **data}}
 
 
-TAIL: TomlTable = {"name": LONG_TAIL, "clients": 100}
+LONG_TAILS = {
+    LONG_TAIL: LongTail(data="mnist", most=1000, ratio=100, test=200),
+    LONG_TAIL_DIGITS: LongTail(data="digits", most=140, ratio=28, test=30),
+}
 TWO_LABELS = {"name": "labels", "per_client": 2}
 NATURAL: Settings = {
     "flights": FLIGHTS,
@@ -105,8 +126,10 @@ RIVALS: list[TomlTable] = [
     ),
 ]
 TAILED: Settings = {
-    "Dirichlet 0.5": {**DIGITS, "data": {**TAIL, "partition": {"name": "dirichlet", "alpha": 0.5}}},
-    "2 shards": {**DIGITS, "data": {**TAIL, "partition": {"name": "shards", "per_client": 2}}},
+    "Dirichlet 0.5": digits(name=LONG_TAIL, partition={"name": "dirichlet", "alpha": 0.5}),
+    "2 shards": digits(name=LONG_TAIL, partition={"name": "shards", "per_client": 2}),
+    "digits, Dirichlet 0.5": digits(name=LONG_TAIL_DIGITS, partition={"name": "dirichlet", "alpha": 0.5}),
+    "digits, 2 shards": digits(name=LONG_TAIL_DIGITS, partition={"name": "shards", "per_client": 2}),
 }
 TARGETS: list[TomlTable] = [
     {"name": "uniform"},
@@ -196,8 +219,9 @@ def played(part: str, config: RunConfig, method: str) -> Outcome:
 def configurations(part: str, seeds: Iterable[int], folder: Path) -> Iterator[tuple[str, RunConfig]]:
     """Yield the label and the configuration of every run of a part; the oracle's is that of uniform."""
     for setting, federation in PARTS[part].settings.items():
-        if federation["data"]["name"] == LONG_TAIL:
-            federation = {**federation, "data": {**federation["data"], "name": str(long_tailed(folder))}}
+        data = federation["data"]
+        if data["name"] in LONG_TAILS:
+            federation = {**federation, "data": {**data, "name": str(long_tailed(folder, data["name"]))}}
         study = {**federation, "method": PARTS[part].methods, "seeds": list(seeds)}
         for config in plan(study).runs:
             named = config.model_copy(update={"setting": setting})
@@ -206,24 +230,25 @@ def configurations(part: str, seeds: Iterable[int], folder: Path) -> Iterator[tu
                 yield ORACLE, named
 
 
-def long_tailed(folder: Path) -> Path:
-    """Write MNIST with 1,000 training images of 0 down to 10 of 9, and 200 test images of each; return the file."""
-    path = folder / "long-tail.npz"
+def long_tailed(folder: Path, name: str) -> Path:
+    """Write a data set in which each label has fewer training examples than the one before; return the file."""
+    path = folder / f"{name}.npz"
     if path.exists():
         return path
-    mnist = load("mnist")
+    tail = LONG_TAILS[name]
+    whole = load(tail.data).scaled()  # a file's pixels would count as 0 to 255, and those of digits are 0 to 16
     rng = np.random.default_rng(7)
-    per_label = np.rint(1000 * 100 ** (-np.arange(10) / 9)).astype(int)
-    train = [rng.permutation(np.flatnonzero(mnist.y_train == label))[:n] for label, n in enumerate(per_label)]
-    test = [rng.permutation(np.flatnonzero(mnist.y_test == label))[:200] for label in range(10)]
+    per_label = np.rint(tail.most * tail.ratio ** (-np.arange(10) / 9)).astype(int)
+    train = [rng.permutation(np.flatnonzero(whole.y_train == label))[:n] for label, n in enumerate(per_label)]
+    test = [rng.permutation(np.flatnonzero(whole.y_test == label))[: tail.test] for label in range(10)]
     train_rows = rng.permutation(np.concatenate(train))
     test_rows = np.concatenate(test)
     np.savez(
         path,
-        x_train=mnist.x_train[train_rows],
-        y_train=mnist.y_train[train_rows],
-        x_test=mnist.x_test[test_rows],
-        y_test=mnist.y_test[test_rows],
+        x_train=np.asarray(whole.x_train)[train_rows],
+        y_train=whole.y_train[train_rows],
+        x_test=np.asarray(whole.x_test)[test_rows],
+        y_test=whole.y_test[test_rows],
     )
     return path
 

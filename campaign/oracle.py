@@ -13,8 +13,8 @@ import numpy as np
 
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
-from sortition.core.mixtures import spread_of
-from sortition.core.rounds import Cohort
+from sortition.core.cohort import Cohort
+from sortition.core.mixtures import between_clients, spread_of
 from sortition.core.streams import stream
 from sortition.learning.vector import Vector
 from sortition.selectors._parts.shares import data_shares, label_shares, shares
@@ -104,7 +104,7 @@ def likeness(setup: Setup) -> Likeness:
 
 def _kappa(world: World, ids: Ids, p: Floats) -> float:
     mean, spread = spread_of(label_shares(world.label_counts[ids]), p)
-    return spread / (1.0 - float(mean @ mean))
+    return between_clients(mean, spread)
 
 
 def _explained(world: World, ids: Ids, p: Floats, updates: Floats, lasting: float) -> float:

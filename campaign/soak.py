@@ -29,7 +29,7 @@ from sortition.data import Dataset
 from sortition.federation.pace import Pace
 from sortition.learning import LocalRule, build
 from sortition.selectors import discover, find
-from sortition.simulation import Setup, World, checkpoint, start
+from sortition.simulation import Setup, World, run_checkpoint, start
 from sortition.simulation.attacks import KINDS, Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import FaultDraws, Faults
@@ -136,13 +136,13 @@ def _resumed(setup: Setup, carry: Any) -> Any:
     """The same carry from a file; the next round is the same from both."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.npz"
-        checkpoint.save(path, carry)
-        again = checkpoint.load(path, setup)
+        run_checkpoint.save(path, carry)
+        again = run_checkpoint.load(path, setup)
         carry.registrar.observer = None
         one, other = carry.play_round(), again.play_round()
         require(repr(one) == repr(other), "a resumed run goes another way")
         require(np.array_equal(carry.params, again.params), "a resumed run has another model")
-        return checkpoint.load(path, setup)
+        return run_checkpoint.load(path, setup)
 
 
 @dataclass

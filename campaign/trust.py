@@ -32,8 +32,8 @@ from sortition.report.measured_trust import (
 from sortition.selectors import discover
 from sortition.simulation import run
 from sortition.simulation.attacks import Attacks
+from sortition.studies.build_federation import setup
 from sortition.studies.config import RunConfig
-from sortition.studies.federation import setup
 
 ROUNDS = 200
 LAST = 10  # rounds over which the final accuracy is averaged

@@ -41,8 +41,7 @@ ALL = BELOW_STUDIES | {
 
 # room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
 MAY = {
-    "moved": (set(), set()),
-    "core": ({"moved"}, {"numpy", "pydantic", "typing_extensions"}),
+    "core": (set(), {"numpy", "pydantic", "typing_extensions"}),
     "privacy": ({"core"}, set()),
     "selectors": ({"core"}, SCIENCE),
     "data": ({"core"}, SCIENCE),

@@ -95,6 +95,7 @@ def test_check_prints_the_traceback_of_a_line_once(mine):
     assert output.count("BROKEN") > 5
     assert output.count("Traceback") == 1
     assert output.count("minemodule.py:26\n") == output.count("AttributeError: 'Round'") - 1  # each with its place
+    assert output.count("The same error as above.") == output.count("BROKEN") - 1
 
 
 @pytest.mark.parametrize("width", [80, 160])

@@ -10,7 +10,9 @@ import tomllib
 import types
 from pathlib import Path
 
+import polars as pl
 import pytest
+from scipy.stats import sem, t
 
 from sortition import Feedback, Round
 from sortition.core import import_policy
@@ -129,11 +131,11 @@ def test_the_tutorial_lists_what_a_method_can_read():
 
 
 def test_the_tutorial_from_logs(tmp_path, monkeypatch, capsys):
-    from sortition.advice import advise
+    from sortition.advice import simulated_ranking
     from sortition.advice.replay import replay_table
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(advise, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(simulated_ranking, "MOST_ROUNDS", 3)
     page = "docs/tutorials/from-logs.md"
     profile = re.search(r"```toml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert profile is not None
@@ -225,6 +227,24 @@ def test_the_questions_quote_the_leaderboard():
     assert f"its first edition gained {by_rounds};" in page
 
 
+def test_readme_and_page_quote_suite_1_with_and_without_the_synthetic_cells():
+    rows = pl.read_parquet(ROOT / "docs" / "leaderboard.parquet").filter(pl.col("half") == "held-out")
+    means = rows.group_by("cell", "method").agg(pl.col("auc").mean()).pivot(on="method", index="cell", values="auc")
+    without_synthetic = means.filter(~pl.col("cell").str.starts_with("synthetic"))
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    page = (ROOT / "docs" / "methods" / "microcosm.md").read_text()
+
+    def gain(cells, other):
+        differences = 100 * (cells["microcosm"] - cells[other]).to_numpy()
+        low, high = t.interval(0.95, differences.size - 1, loc=differences.mean(), scale=sem(differences))
+        return f"{differences.mean():+.1f} [{low:+.1f}, {high:+.1f}]"
+
+    assert f"first edition gained {gain(means, 'uniform')}, and {gain(without_synthetic, 'uniform')} without" in readme
+    assert f"falls from {gain(means, 'fed-cbs')} to {gain(without_synthetic, 'fed-cbs')}." in readme
+    for other in ("uniform", "fed-cbs", "flips", "longfed"):
+        assert f"| {other} | {gain(means, other)} | {gain(without_synthetic, other)} |" in page
+
+
 def test_links_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
@@ -238,7 +258,7 @@ WORDS = {
     "hash chain": "sha256",
     "YC": "class LabelCycle",
     "FedGS's graph": "floyd_warshall",
-    "checkpoint": "def load",
+    "checkpoint of a run": "def load",
     "file lock": "flock",
     "Flower aggregation": "def step",
     "quarantines": "quarantine",

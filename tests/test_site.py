@@ -64,7 +64,7 @@ def test_every_command_is_described():
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert [row for row in rows if "|  |" in row.rpartition("|")[0].rpartition("|")[0] + "|"] == []
     assert "| `SOURCE` | a profile (.toml)" in text
-    assert "| `-j`, `--jobs` | runs side by side | all cores |" in text
+    assert "| `-j`, `--jobs` | number of runs to play at the same time | all cores |" in text
     assert "| argument or option | meaning | default |\n|---|---|---|\n\n" not in text
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sortition.simulation.overlap import OverlappingSimulation
+from sortition.simulation.event_loop import OverlappingSimulation
 from sortition.simulation.simulation import Simulation, start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 from workshop import DOCS
 from workshop.method_pictures import PALE, STRONG, TEXT

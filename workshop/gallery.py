@@ -100,13 +100,12 @@ def write_gallery() -> None:
             figure = result.figure(
                 picture.chart, PICTURES / f"{example.name}.svg", setting=picture.setting, width=WIDTH
             )
-            sections.append(section(example, result.conclusions, figure.caption, picture.setting))
+            sections.append(section(example, result.conclusions, figure.caption))
     PAGE.write_text("\n".join(sections), encoding="utf-8")
 
 
-def section(example: Example, conclusions: list[str], caption: str, setting: str | None) -> str:
+def section(example: Example, conclusions: list[str], caption: str) -> str:
     """Write the section of one study."""
-    where = f" Setting *{setting}*." if setting else ""
     verdicts = "\n".join(f"- {sentence}" for sentence in conclusions)
     return f"""## {example.question}
 
@@ -114,7 +113,7 @@ def section(example: Example, conclusions: list[str], caption: str, setting: str
 
 ![{caption}](images/gallery/{example.name}.svg)
 
-*{caption}*{where}
+*{caption}*
 
 What its runs said:
 

@@ -35,8 +35,8 @@ class DryRun:
 def dry_run(suite: TrackSuite, cell: TrackCell) -> DryRun:
     """Play uniform sampling in a cell for the rounds of its base, without evaluating the model."""
     from sortition.simulation import start
-    from sortition.studies import federation
-    from sortition.studies.runs.task import in_one_thread
+    from sortition.studies import build_federation
+    from sortition.studies.runs.run_task import in_one_thread
 
     unlimited = cell.model_copy(update={"seconds": None})
     clocks = []
@@ -44,7 +44,7 @@ def dry_run(suite: TrackSuite, cell: TrackCell) -> DryRun:
     rounds = int(suite.setting(unlimited)["rounds"])
     with in_one_thread():
         for run in suite.study(unlimited, [BASELINE], suite.seeds_of(cell)).runs:
-            setup = replace(federation.setup(run)[1], evaluate_every=0)
+            setup = replace(build_federation.setup(run)[1], evaluate_every=0)
             simulation = start(setup)
             for _ in range(rounds):
                 simulation.play_round()

@@ -11,9 +11,9 @@ import polars as pl
 
 from sortition import __version__
 from sortition.leaderboard import run_rows
-from sortition.leaderboard.boards import boards_of
 from sortition.leaderboard.entrants import Configurations
 from sortition.leaderboard.inference import PROFILE_POINTS, SECONDS, CorrectedTest, RowStanding, TrackBoard
+from sortition.leaderboard.track_boards import boards_of
 from sortition.leaderboard.track_tables import plain_words
 from sortition.leaderboard.tracks import FAMILIES, TRACKS, TrackCell, TrackSuite
 from workshop.leaderboard_diagram import diagram

@@ -9,7 +9,7 @@ import polars as pl
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE, REFERENCES, VARIANTS
-from sortition.leaderboard.ranking import Standing, gains_by_family
+from sortition.leaderboard.ranks_and_gains import Standing, gains_by_family
 from sortition.leaderboard.standings import gain_and_interval, points
 from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import plain_rows

@@ -9,7 +9,7 @@ import polars as pl
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
-from sortition.leaderboard.ranking import gains_by_family, ranking
+from sortition.leaderboard.ranks_and_gains import gains_by_family, ranking
 from sortition.leaderboard.standings import points, standings_table
 from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import candidates, plain_rows, tuned, tuned_rows, weighed_rows

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from sortition.leaderboard.boards import DEFAULT, boards_of
 from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
 from sortition.leaderboard.published import FILE, Published, PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_all
+from sortition.leaderboard.track_boards import DEFAULT, boards_of
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop.leaderboard_site import RESULTS

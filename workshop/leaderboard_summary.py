@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from sortition.leaderboard.boards import boards_of
 from sortition.leaderboard.entrants import Configurations, load_configurations
 from sortition.leaderboard.inference import TrackBoard
 from sortition.leaderboard.run_rows import read_all
+from sortition.leaderboard.track_boards import boards_of
 from sortition.leaderboard.track_tables import family_table, plain_words, sensitivity_table, standings_table
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table

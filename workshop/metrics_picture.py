@@ -16,10 +16,10 @@ import numpy as np
 from sortition.core.guards.settings import Guards
 from sortition.core.streams import stream
 from sortition.federation.arrangement import arranged
-from sortition.federation.engine import ModelEngine
 from sortition.federation.live import LiveFederation
 from sortition.federation.messages import Ask, Handle, Peer, Profile, Reply
-from sortition.federation.metrics import Metrics
+from sortition.federation.model_engine import ModelEngine
+from sortition.federation.monitoring import Metrics
 from sortition.federation.options import Options
 from workshop import DOCS
 

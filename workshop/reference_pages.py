@@ -17,13 +17,13 @@ from pydantic_core import PydanticUndefined
 
 from sortition import core
 from sortition.cli import app
-from sortition.core import record
+from sortition.core import round_record
 from sortition.results import schema
 from sortition.studies.study_table import Study
 
 RECORDS = {
-    "A record of `rounds.jsonl` and `NAME.history.jsonl`": record.RoundRecord,
-    "A question in a record": record.QuestionRecord,
+    "A record of `rounds.jsonl` and `NAME.history.jsonl`": round_record.RoundRecord,
+    "A question in a record": round_record.QuestionRecord,
     "`config.toml`": schema.Config,
     "`manifest.json`": schema.Manifest,
     "`summary.json`": schema.Summary,

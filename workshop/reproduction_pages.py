@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sortition.core.storage.snapshot import write_atomically
 from sortition.reproduction.index import PAGES, Extent, Item, items, state_of
-from sortition.reproduction.page import sections, seed_rows
+from sortition.reproduction.preset_page import sections, seed_rows
 from sortition.results.table import Table
 from workshop import DOCS, ROOT
 from workshop.marks import fill_marks

@@ -18,8 +18,8 @@ import numpy as np
 from sortition import selectors
 from sortition.simulation import run
 from sortition.simulation.simulation import Simulation
+from sortition.studies.build_federation import setup
 from sortition.studies.config import RunConfig
-from sortition.studies.federation import setup
 from sortition.studies.plan import plan
 from workshop import DOCS
 from workshop.marks import fill_marks

@@ -19,8 +19,8 @@ from sortition.audit.log_file import LogFile
 from sortition.core import Guards, Registrar
 from sortition.results import run_folder
 from sortition.selectors import load
+from sortition.studies.audit import audit_run as audit
 from sortition.studies.audit import explain
-from sortition.studies.audit import run as audit
 from sortition.testing.play import play_turn, share_of
 
 METHODS: tuple[dict[str, Any], ...] = ({"name": "uniform"}, {"name": "power-of-choice", "d": 6}, {"name": "cs-ucb-q"})

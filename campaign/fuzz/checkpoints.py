@@ -14,10 +14,10 @@ from campaign.fuzz.scratch import scratch
 from campaign.fuzz.studied import small
 from campaign.kills import METHODS
 from sortition.results import run_folder
-from sortition.simulation import checkpoint
-from sortition.studies import federation
+from sortition.simulation import run_checkpoint
+from sortition.studies import build_federation
 from sortition.studies.plan import plan
-from sortition.studies.runs.task import OneRun
+from sortition.studies.runs.run_task import OneRun
 
 STOP, ROUNDS = 3, 5
 KEPT = (run_folder.CHECKPOINT, run_folder.ROUNDS, run_folder.TIMINGS, run_folder.AUDIT, run_folder.MANIFEST)
@@ -51,7 +51,7 @@ def play(rng: random.Random) -> int:
         path.write_bytes(mutations.raw(rng, files[name], rng.randrange(1, 5)))
     try:
         if made_up:
-            checkpoint.load(path, federation.setup(task.config)[1])
+            run_checkpoint.load(path, build_federation.setup(task.config)[1])
         else:
             task(lambda *_: None, _stopping(1))
     finally:

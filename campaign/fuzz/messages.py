@@ -11,14 +11,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from campaign.fuzz import mutations
 from campaign.fuzz.loop import Target
-from sortition.clients.models import as_vector
+from sortition.clients.named_arrays import as_vector
 from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import SortitionError
 from sortition.core.signals import find_signal
 from sortition.federation.members import Members
-from sortition.federation.screening import ModelCheck, moved
-from sortition.flower import wire
-from sortition.flower.transport import model_of, read_profile
+from sortition.federation.model_screening import ModelCheck, moved
+from sortition.flower import codec
+from sortition.flower.grid_transport import model_of, read_profile
 
 MODEL = {"w": np.ones((2, 3), np.float32), "seen": np.array(4), "b": np.ones(2, np.float32)}
 KNOWN = {"loss": LOSS, "gradient": GRADIENT}
@@ -60,16 +60,16 @@ def _profile(rng: random.Random) -> None:
     name = rng.choice((*mutations.TEXTS, "7", "client-2", "²", "9" * 5000, "٣"))
     about = _config(rng, {"name": name, "signals": ["loss", "update"]})
     facts = _record(rng, {"sizes": np.array(30), "label_counts": np.array([10, 20])})
-    content = RecordDict({wire.SELF: about, wire.FACTS: facts})
+    content = RecordDict({codec.SELF: about, codec.FACTS: facts})
     members = Members(("sizes", "label_counts"))
-    members.meet({"1": read_profile(content), "2": read_profile(RecordDict({wire.FACTS: facts}))})
+    members.meet({"1": read_profile(content), "2": read_profile(RecordDict({codec.FACTS: facts}))})
     if len(members):
         members.population()
 
 
 def _task(rng: random.Random) -> None:
-    plain = wire.Assignment(t=3, client=2, reports=("loss",)).record()
-    wire.Assignment.of(RecordDict({wire.ASSIGNMENT: _config(rng, dict(plain))}))
+    plain = codec.Assignment(t=3, client=2, reports=("loss",)).record()
+    codec.Assignment.of(RecordDict({codec.ASSIGNMENT: _config(rng, dict(plain))}))
     find_signal(rng.choice(NAMES), KNOWN)
 
 
@@ -87,8 +87,8 @@ def _model(rng: random.Random) -> None:
 
 
 def _rows(rng: random.Random) -> None:
-    told = wire.received_arrays(
-        RecordDict({wire.ROWS: _record(rng, {"loss": np.array(0.5), "update": np.ones(8)})}), wire.ROWS
+    told = codec.received_arrays(
+        RecordDict({codec.ROWS: _record(rng, {"loss": np.array(0.5), "update": np.ones(8)})}), codec.ROWS
     )
     for value in told.values():
         np.asarray(value, dtype=object)

@@ -17,9 +17,9 @@ from campaign.fuzz.loop import Target
 from campaign.fuzz.messages import MODEL
 from campaign.fuzz.scratch import scratch
 from sortition.core.errors import SortitionError
-from sortition.federation.checkpoint import HISTORY, beside
 from sortition.federation.messages import Profile
-from sortition.flower import SelectorStrategy, wire
+from sortition.federation.server_checkpoint import HISTORY, beside
+from sortition.flower import SelectorStrategy, codec
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.selectors import find, load
 
@@ -47,17 +47,17 @@ def server(number: int, *, resume: bool) -> SelectorStrategy:
     made = SelectorStrategy(
         load(name, **options), cohort=3, strategy=stock, checkpoint=path, resume=path if resume else None, horizon=5
     )
-    made.engine.show(wire.to_record(FLOAT))
+    made.engine.show(codec.to_record(FLOAT))
     return made
 
 
 def stepped(base: BaseStrategy, number: int, model: dict[str, Any]) -> dict[str, Any]:
     """One round of the server: everybody adds one."""
-    base.configure(number, wire.to_record(model), ConfigRecord(), None, [1, 2])
+    base.configure(number, codec.to_record(model), ConfigRecord(), None, [1, 2])
     moved = {name: value + 1 for name, value in model.items()}
-    records = RecordDict({"arrays": wire.to_record(moved), "metrics": MetricRecord()})
+    records = RecordDict({"arrays": codec.to_record(moved), "metrics": MetricRecord()})
     arrays, _ = base.aggregate(number, {0: Message(records, 1, MessageType.TRAIN)}, {0: 1.0})
-    return {} if arrays is None else wire.to_arrays(arrays)
+    return {} if arrays is None else codec.to_arrays(arrays)
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def sound(number: int) -> bytes:
         model = dict(FLOAT)
         for step in (1, 2):
             model = stepped(made.base, step, model)
-        made.engine.show(wire.to_record(model))
+        made.engine.show(codec.to_record(model))
         made.files.keep({"round": 0})
     return path.read_bytes()
 
@@ -122,7 +122,7 @@ def play_metrics(rng: random.Random) -> int:
             with suppress(SortitionError):
                 contents = [_metrics(rng) for _ in range(3)]
                 base.aggregate_evaluation(1, [_reply(rng, content) for content in contents])
-                base.configure(1, wire.to_record(FLOAT), ConfigRecord(), None, [1, 2, 3])
+                base.configure(1, codec.to_record(FLOAT), ConfigRecord(), None, [1, 2, 3])
                 sent = {row: _trained(content) for row, content in enumerate(contents)}
                 base.aggregate(1, sent, {row: rng.choice((0.1, 0.2, 1.0)) for row in sent})
     finally:
@@ -137,7 +137,7 @@ def _reply(rng: random.Random, content: RecordDict) -> Message:
 
 
 def _trained(content: RecordDict) -> Message:
-    return Message(RecordDict({**content, "arrays": wire.to_record(FLOAT)}), 1, MessageType.TRAIN)
+    return Message(RecordDict({**content, "arrays": codec.to_record(FLOAT)}), 1, MessageType.TRAIN)
 
 
 TARGET = Target("servers", play)

@@ -15,8 +15,8 @@ from campaign.fuzz import mutations
 from campaign.fuzz.folders import damaged, npz, sound
 from campaign.fuzz.loop import Target
 from campaign.fuzz.scratch import scratch
+from sortition.advice.read_description import known_federation
 from sortition.advice.replay import replay
-from sortition.advice.sources import known_federation
 from sortition.core import import_policy
 from sortition.data.natural import from_leaf, from_table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from typing import Any
 from campaign.operate.settings import LEAST_BATTERY, POLICIES, Diary, Settings
 from campaign.policies import Use, violations
 from campaign.prometheus import Prometheus
-from sortition.core.record import answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.core.storage import snapshot
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
+STORED_WITHIN = 2.0  # seconds that Prometheus has to store the last page that it was sent
 PERIOD = "2h"  # over which Prometheus is asked for its last samples
 FATES = ("late", "silent", "standby", "failed", "withdrawn")
 ENDS = ("withdrawn", "silent", "standby", "failed", "left_out")  # of a member whose update is not used
@@ -230,6 +232,7 @@ def _result(record: Record) -> str:
 
 def _wrong_counters(settings: Settings, prometheus: Prometheus, records: list[Record]) -> Iterator[str]:
     """Counters of Prometheus that are not what the records say, or that ever went back."""
+    time.sleep(STORED_WITHIN)
     for name, counts in expected_counters(records).items():
         series = f'sortition_{name}_total{{job="{settings.name}"}}[{PERIOD}]'
         samples = prometheus.query(f"last_over_time({series})")

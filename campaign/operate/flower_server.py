@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from campaign.operate.settings import DEVICES, Diary, Settings, facts_of, first_model, loss_of, options, trained
 from sortition.clients import Received
-from sortition.flower import SelectorStrategy, answer, wire
+from sortition.flower import SelectorStrategy, answer, codec
 
 SETTINGS = "SOAK_SETTINGS"  # names the file of settings; Ray's workers inherit it
 DEADLINE = 60.0  # seconds of a round; on a busy machine Ray starts its workers slowly
@@ -49,11 +49,11 @@ def client_app() -> ClientApp:
     @app.train()
     def train(message: Message, context: Context) -> Message:
         device = name_of(context)
-        model = wire.to_arrays(message.content["arrays"])["w"]
+        model = codec.to_arrays(message.content["arrays"])["w"]
         round_index = int(message.content["config"]["server-round"]) - 1
         moved = trained(model, device, round_index, diary())
         metrics: dict[str, Any] = {"num-examples": 1, "train_loss": loss_of(model, device)}
-        content = RecordDict({"arrays": wire.to_record({"w": moved}), "metrics": MetricRecord(metrics)})
+        content = RecordDict({"arrays": codec.to_record({"w": moved}), "metrics": MetricRecord(metrics)})
         return Message(content, reply_to=message)
 
     answer(app, Client, facts=lambda context: facts_of(name_of(context), diary()), name=name_of)
@@ -73,7 +73,7 @@ def server_app() -> ServerApp:
             wait_for=DEVICES,
             **options(settings),
         )
-        strategy.start(grid, wire.to_record(first_model()), settings.rounds, timeout=DEADLINE)
+        strategy.start(grid, codec.to_record(first_model()), settings.rounds, timeout=DEADLINE)
 
     return app
 

@@ -155,7 +155,6 @@ def run(*, names: list[str], rounds: int, kills: int, seconds: float, seed: int)
                     folder=str(folder),
                     rounds=rounds,
                     metrics_port=targets[name],
-                    prometheus_port=prometheus.port,
                     device_port=free_port(),
                 ),
                 kills=kills,

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from campaign.prometheus import Prometheus
 from sortition import Policy, load
 from sortition.core import Cohort, Round, Selector, State, method
 from sortition.federation import Metrics
-from sortition.federation.series import SelectionSeries
 
 DEVICES = 14
 COHORT = 3
@@ -41,7 +39,6 @@ class Settings:
         folder: of all files of the soak.
         rounds: to play in all.
         metrics_port: that Prometheus scrapes.
-        prometheus_port: where Prometheus answers queries.
         device_port: where devices call; of the own server alone.
     """
 
@@ -49,7 +46,6 @@ class Settings:
     folder: str
     rounds: int
     metrics_port: int
-    prometheus_port: int
     device_port: int = 0
 
     @property
@@ -101,7 +97,7 @@ def options(settings: Settings) -> dict[str, Any]:
         "checkpoint": settings.checkpoint,
         "resume": True,
         "audit": settings.audit,
-        "metrics": [Metrics(settings.metrics_port), LastScrape(settings)],
+        "metrics": Metrics(settings.metrics_port, linger=SCRAPED_WITHIN),
         "patience": 30.0,
     }
 
@@ -120,26 +116,6 @@ class Raising(Selector[State]):
         if round.index % 3 == 0:
             raise RuntimeError("a shadow's own mistake")
         return Cohort.uniform(round.available[: round.budget])
-
-
-class LastScrape:
-    """A sink that lets Prometheus scrape the last round before the endpoint closes."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    def begin(self, series: SelectionSeries, played: int) -> None:
-        """Nothing to do."""
-
-    def show(self, series: SelectionSeries) -> None:
-        """After the last round, wait for the scrape."""
-        rounds = self.settings.rounds
-        if series.last is not None and series.last["round"] + 1 == rounds:
-            query = f'sortition_round{{job="{self.settings.name}"}}'
-            Prometheus(self.settings.prometheus_port).wait_for(query, rounds - 1, patience=SCRAPED_WITHIN)
-
-    def end(self, completed: bool) -> None:
-        """Nothing to do."""
 
 
 # -- devices -----------------------------------------------------------------------------------------------------------

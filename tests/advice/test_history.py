@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.results.histories import COUNTS, ROUNDS, record, written
 
+from sortition.advice.read_description import known_federation
 from sortition.advice.replay import replay, replay_table
-from sortition.advice.sources import known_federation
 
 
 @pytest.mark.parametrize("backend", ["flower", "nvflare", "server"])

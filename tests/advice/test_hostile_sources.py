@@ -12,8 +12,8 @@ import tomli_w
 from tests.report.conftest import write_run
 from typer.testing import CliRunner
 
+from sortition.advice.read_description import known_federation
 from sortition.advice.replay import replay
-from sortition.advice.sources import known_federation
 from sortition.audit.log_file import LogFile
 from sortition.cli import app
 from sortition.core import Population, Registrar

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.advice.profile import Limits, Profile, from_profile, shrunk
-from sortition.advice.sources import known_federation
+from sortition.advice.read_description import known_federation
 from sortition.core import InputError
 
 

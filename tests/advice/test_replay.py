@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sortition.advice.profile import KnownFederation, Profile, from_profile
+from sortition.advice.read_description import known_federation
 from sortition.advice.replay import measured, replay, replay_table
-from sortition.advice.sources import known_federation
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import execute, place
 
@@ -27,7 +27,8 @@ def test_methods_that_hear_from_clients_are_left_out(tmp_path):
     found, left = replay(source)
     assert {"uniform", "fedgs", "microcosm", "microcosm-sizes"} <= set(found)
     assert "power-of-choice" in left
-    assert "hears" in left["power-of-choice"]
+    assert left["power-of-choice"] == "hears loss from clients"
+    assert left["active"] == "hears loss from clients"
     assert found["microcosm"].mixture < found["uniform"].mixture
     assert found["microcosm"].coverage >= found["uniform"].coverage
     assert len(replay_table(found, source).rows) == len(found)

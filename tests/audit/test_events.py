@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from tests.simulation.test_overlap import ARRIVAL, BUFFERED, CHANGING, LATE, setup
+from tests.simulation.test_event_loop import ARRIVAL, BUFFERED, CHANGING, LATE, setup
 
 from sortition.audit import hash_chain
 from sortition.audit.events import logged_steps
@@ -13,7 +13,7 @@ from sortition.audit.log import AuditLog
 from sortition.audit.recompute import recompute
 from sortition.core.guards.settings import Guards
 from sortition.selectors import find
-from sortition.simulation import checkpoint, start
+from sortition.simulation import run_checkpoint, start
 
 ROUNDS = 10
 SALT = bytes(32)
@@ -89,8 +89,8 @@ def test_a_run_that_goes_on_has_the_same_log(tmp_path):
     for _ in range(4):
         first.play_round()
     log.flush()
-    checkpoint.save(tmp_path / "file", first)
-    again = checkpoint.load(tmp_path / "file", about)
+    run_checkpoint.save(tmp_path / "file", first)
+    again = run_checkpoint.load(tmp_path / "file", about)
     last = json.loads(lines[-1])["hash"]
     assert again.registrar.events + 1 == len(lines)
     log = again.registrar.observer = AuditLog(again.registrar, SALT, lines.append, len(lines), last)

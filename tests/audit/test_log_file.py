@@ -11,12 +11,12 @@ from tests.test_cli import call
 
 from sortition import __version__
 from sortition.audit import hash_chain
-from sortition.audit.entries import commitment
+from sortition.audit.entry_writer import commitment
 from sortition.audit.log_file import LogFile
 from sortition.core import InputError, Population, Reading, Registrar, StorageError
 from sortition.core.storage.lock import in_use
 from sortition.selectors import load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 
 def losses(turn):
@@ -282,6 +282,6 @@ def test_choices_of_another_version_may_differ(tmp_path, version, verdict):
     path.write_bytes(b"".join(made))
     beside.write_text(json.dumps({**json.loads(beside.read_text()), "final": last}))
     found = examine_log(path)
-    assert (found.verdict, found.recomputed) == (verdict, 2)
+    assert (found.verdict, found.n_recomputed) == (verdict, 2)
     said = "made by version 0.0.9; choices may differ. Round 2: the cohort should be"
     assert any(remark.startswith(said) for remark in found.remarks) == (version == "0.0.9")

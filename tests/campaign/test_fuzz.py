@@ -96,4 +96,4 @@ def test_only_frames_of_the_package_are_our_own(tmp_path):
     assert place(caught.value) == "KeyError at outside"
     with pytest.raises(InputError) as caught:
         find("no such method")
-    assert place(caught.value).startswith("InputError at selectors/__init__.py:")
+    assert place(caught.value).startswith("InputError at selectors/_find_by_name.py:")

@@ -1,12 +1,17 @@
 """A tenth of the clients that comes back together destroys a model without guards, and does not with them."""
 
 import json
+import tomllib
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
 from campaign import trust
 from sortition.report.measured_trust import MeasuredTrust, MethodTrust, from_table
+from sortition.selectors import discover
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +63,21 @@ def test_rows_are_added_to_a_table_of_the_same_guards_attacks_and_seeds():
     assert list(table.methods.items()) == [("a", second), ("b", first), ("c", second)]
     with pytest.raises(ValueError, match="other guards, attacks or seeds"):
         trust.merged(stored, replace(measured, seeds={"always": [4]}))
+
+
+@pytest.mark.parametrize("name", ["adversaries", "adaptive"])
+def test_the_guarded_settings_of_the_examples_are_the_trusted_set_up(name):
+    study = tomllib.loads((ROOT / "examples" / f"{name}.toml").read_text())
+    guarded = [setting for setting in study["setting"] if "guards" in setting]
+    assert guarded
+    for setting in guarded:
+        without = {"ceiling"} if setting["name"] == "adaptive, guarded" and name == "adaptive" else set()
+        guards = {key: value for key, value in setting["guards"].items() if key != "quota"}
+        assert guards == {key: value for key, value in asdict(trust.TRUSTED).items() if key in guards}
+        assert trust.TRUSTED.changed().keys() - guards.keys() == without
+
+
+def test_the_examples_play_all_methods():
+    for name in ("adversaries", "adaptive"):
+        study = tomllib.loads((ROOT / "examples" / f"{name}.toml").read_text())
+        assert {method["name"] for method in study["method"]} == set(discover())

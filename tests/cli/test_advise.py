@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from sortition.advice import advise as advisor
+from sortition.advice import simulated_ranking as advisor
 from sortition.cli import app
 from sortition.selectors import load
 

@@ -93,6 +93,42 @@ def test_why_those_who_were_not_chosen(out):
     assert "It was not chosen; PowerOfChoice chose" in call("why", run.path, "--round", 2, "--client", left)
 
 
+def test_why_says_what_speed_and_payments_did(tmp_path):
+    file = tmp_path / "study.toml"
+    devices = {"speed": 40.0, "speed_spread": 1.5, "jitter": 0.1}
+    study = small(seeds=1, rounds=24, availability="always", devices=devices, method=[{"name": "auto"}])
+    file.write_text(tomli_w.dumps(study))
+    call("run", file, "-o", tmp_path / "runs", "-j", 1, "-q")
+    run = run_folder.find(tmp_path / "runs")[0]
+    kinds = set()
+    for record in run.records:
+        notes = record["notes"]
+        lines = call("why", run.path, "--round", record["round"]).splitlines()
+        speed = next(line for line in lines if line.startswith("Speed: "))
+        payments = [line for line in lines if line.startswith("Payments: ")]
+        kinds.add((min(notes["too_slow"], 2), min(notes["due"], 2)))
+        if notes["too_slow"]:
+            clients = "client was" if notes["too_slow"] == 1 else "clients were"
+            assert speed.startswith(f"Speed: {notes['too_slow']} available {clients} passed over, expected to take")
+        else:
+            assert speed.startswith("Speed: nobody was passed over as too slow; the slowest is expected to take ")
+        assert speed.endswith(f" {notes['seconds']:.4g} s.")
+        assert len(payments) == bool(notes["due"])
+        if notes["due"]:
+            members = "member" if notes["due"] == 1 else "members"
+            assert payments == [
+                f"Payments: {notes['due']} {members} had waited so long that the method had to choose them now."
+            ]
+        method_notes = next(line for line in lines if line.startswith("The method noted: "))
+        assert "too slow" not in method_notes
+        assert "by = labels" in method_notes
+    assert {slower for slower, _ in kinds} >= {0, 2}
+    assert explain.noted({"seconds": 2.5, "too_slow": 1, "due": 0}) == [
+        "Speed: 1 available client was passed over, expected to take longer than 2.5 s."
+    ]
+    assert explain.noted({"seconds": 2.5}) == ["The method noted: seconds = 2.5."]  # of another method
+
+
 def test_why_a_whole_round(out):
     run = run_folder.find(out)[0]
     said = call("why", run.path, "--round", 0)

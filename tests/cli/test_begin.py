@@ -101,6 +101,18 @@ def test_check_names_the_line_of_the_method_where_the_library_raised(tmp_path, m
     assert "at " + str(Path(sortition.__file__).parent) not in output
 
 
+def test_check_prints_no_traceback_where_the_message_names_the_mistake(tmp_path, monkeypatch):
+    choice = "return Cohort.uniform(round.rng.permutation(round.available)[: round.budget])"
+    observe = "def observe(self, state, feedback):\n        state.seen = feedback.ids"
+    text = BROKEN.replace("return 1 / 0", f"{choice}\n\n    {observe}")
+    (tmp_path / "undeclared.py").write_text("from sortition import Cohort\n" + text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    output = call("check", "undeclared:Broken", code=1)
+    assert "UndeclaredError: State.seen cannot be set" in output
+    assert "Traceback" not in output
+    assert output.count("State.seen cannot be set") == 1
+
+
 def test_check_shows_file_line_and_traceback(tmp_path, monkeypatch):
     (tmp_path / "brokenmethod.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(str(tmp_path))

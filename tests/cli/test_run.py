@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from sortition.cli.exit_codes import exit_for
-from sortition.cli.options import console
 from sortition.cli.run import print_summary
+from sortition.cli.shared_options import console
 from sortition.studies.runs.runner import Execution
 
 

@@ -41,7 +41,7 @@ def trained(metrics=None, after=AFTER, make=None, config=None, model=MODEL):
         runs.append(1)
         return AppReply(after, metrics or {}, 2.0)
 
-    found = AppClient(received, run, None if make is None else lambda: make(received))
+    found = AppClient(received, run, make)
     found.runs = runs
     return found
 

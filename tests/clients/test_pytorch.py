@@ -223,7 +223,7 @@ def test_answers_do_not_depend_on_the_order_of_the_questions():
     answers, received = Answers(made, signals=[probe(np.zeros((8, 8)), np.ones((8, 8)))]), Received(model)
     found = []
     for order in (("loss", "probe"), ("probe", "loss")):
-        app = AppClient(received, lambda: AppReply(trained), lambda: made(received))
+        app = AppClient(received, lambda: AppReply(trained), made)
         found.append({name: answers.row(name, app).tolist() for name in order})
     assert found[0] == found[1]
 

@@ -70,8 +70,8 @@ def test_where_an_observer_raises_nothing_is_booked_and_the_round_can_be_finishe
     turn = registrar.begin(np.arange(10), 3)
     done = turn.cohort.ids[:2]
     with pytest.raises(RuntimeError, match="disk full"):
-        registrar.finish(turn, done)
-    assert (registrar.index, turn.usable) == (0, None)
+        registrar.finish(turn, done, durations=[1.0, 2.0])
+    assert (registrar.index, turn.usable, turn.durations) == (0, None, None)
     registrar.observer = None
     assert registrar.finish(turn, done).tolist() == turn.usable.tolist() == done.tolist()
     assert registrar.index == 1
@@ -103,7 +103,7 @@ def test_a_model_has_whole_sizes(name, length):
 
 def test_numpys_whole_numbers_count_as_pythons(tmp_path):
     assert ModelSize(np.int64(7)) == ModelSize(7)
-    assert GRADIENT.sketch(np.int32(4)).length(None) == 4
+    assert GRADIENT.sketch(np.int32(4)).dimension(None) == 4
     registrar = Registrar(load("uniform"), Population(np.full(4, 9)), horizon=np.int64(5), seed=np.int64(3))
     registrar.save(tmp_path / "state.npz")
     assert Registrar.load(tmp_path / "state.npz", load("uniform"), Population(np.full(4, 9))).horizon == 5

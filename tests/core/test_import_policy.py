@@ -5,13 +5,13 @@ import sys
 import pytest
 from tests.studies.tables import small
 
-from sortition.cli.options import OWN
+from sortition.cli.shared_options import OWN
 from sortition.core import InputError
 from sortition.core.import_policy import imported, only
 from sortition.learning import build
 from sortition.reproduction import preset
 from sortition.results import metrics
-from sortition.studies import methods
+from sortition.studies import method_entries
 from sortition.studies.plan import plan
 
 
@@ -33,7 +33,7 @@ def test_the_users_own_word(bomb):
 @pytest.mark.parametrize(
     "name",
     [
-        lambda: methods.selector_class("bomb:X"),
+        lambda: method_entries.selector_class("bomb:X"),
         lambda: build("bomb:X", (4,), 2),
         lambda: metrics.metric("bomb:X"),
         lambda: preset.hook(preset.FigureHook(make="bomb:X")),

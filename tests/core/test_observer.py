@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sortition.audit import hash_chain
-from sortition.audit.entries import commitment, digest_of
+from sortition.audit.entry_writer import commitment, digest_of
 from sortition.audit.log import AuditLog, fresh_salt, salt_of
 from sortition.audit.recompute import Evidence, recompute
 from sortition.core import Guards, Population, Reading, Registrar

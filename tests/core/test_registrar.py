@@ -498,6 +498,18 @@ class TestLifetime:
         assert registrar.population.sizes.tolist() == SIZES.tolist()
         assert turn.question.ids.tolist() == list(range(10))
 
+    def test_only_what_nobody_can_change_is_not_copied(self):
+        registrar = Registrar(Worst(), Population(SIZES))
+        read_only = np.arange(10)
+        read_only.flags.writeable = False
+        assert np.shares_memory(registrar.begin(read_only, 3).round.available, read_only)
+        owned_by_another = np.arange(10)
+        view = owned_by_another.view()
+        view.flags.writeable = False
+        turn = registrar.begin(view, 3)
+        owned_by_another[:] = 0
+        assert turn.round.available.tolist() == list(range(10))
+
     def test_rounds_have_their_own_randomness(self):
         first, second = (Registrar(Worst(), Population(SIZES), seed=3) for _ in range(2))
         play(first)
@@ -716,6 +728,8 @@ class TestThreads:
             lambda one: one.join(Population(np.arange(1, 15))),
             lambda one: one.finish(one._open_turn),
             lambda one: one._open_turn.answer({}),
+            lambda one: one._open_turn.blame({}),
+            lambda one: one._open_turn.judge_updates(np.arange(3), np.ones(3)),
             lambda one: one.export(),
             lambda one: one.save("never written"),
             lambda one: one.restore(*Registrar(Worst(), Population(SIZES)).export()),

@@ -52,5 +52,5 @@ def test_what_models_get_is_shown():
     text = shown_data(from_arrays({"vector": vector, "image": images}, np.linspace(0, 1, 10), name="mine"))
     assert "a model gets, vector  float32 of shape (batch, 4)" in text
     assert "a model gets, image   float32 of shape (batch, 1, 8, 8)" in text
-    assert "targets (float32) of shape ()" in text
+    assert "numbers (float32), one per example" in text
     assert "one with a loss of its own" in text

@@ -95,9 +95,12 @@ def test_a_training_and_a_test_dataset() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (Items(X, np.full(len(Y), "a")), r"own\.y must be whole numbers, one label per example; got <U1"),
-        ((X, np.full(len(Y), np.nan)), r"own\.y must be finite numbers; got NaN or infinity"),
-        ((X, Y.tolist()), r"got 11 arrays\. Lists of examples or labels must be arrays"),
+        (
+            Items(X, np.full(len(Y), "a")),
+            r"data\.y must be whole numbers, one label per example; got <U1.*Number texts",
+        ),
+        ((X, np.full(len(Y), np.nan)), r"data\.y must be finite numbers; got NaN or infinity"),
+        ((X, Y.tolist()), r"got lists of numbers\. Lists of examples or labels must be arrays"),
     ],
 )
 def test_labels_are_whole_numbers_of_an_array(data: object, message: str) -> None:

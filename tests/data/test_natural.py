@@ -9,8 +9,8 @@ import pytest
 from sortition.core.errors import DataError, InputError
 from sortition.data import by_client, from_clients, from_frame, from_leaf, load
 from sortition.data.natural import from_table
+from sortition.studies.build_federation import split
 from sortition.studies.config import Data, validated
-from sortition.studies.federation import split
 
 X = np.arange(60, dtype=np.float32).reshape(30, 2)
 Y = np.arange(30) % 3
@@ -46,7 +46,7 @@ def test_arrays_of_every_client():
         ({"a": (X, 1)}, r"a table client → \(x, y\) of arrays"),
         (
             {"a": (X, Y), "b": (X[:, :1], Y)},
-            r"own.x must be of one shape for all clients; got examples of shapes \[\(1,",
+            r"data.x must be of one shape for all clients; got examples of shapes \[\(1,",
         ),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_client_without_examples_is_left_out():
 
 
 def test_clients_of_several_types_are_refused():
-    with pytest.raises(InputError, match=r"own.clients must be all numbers or all texts; got ids of several types"):
+    with pytest.raises(InputError, match=r"data.clients must be all numbers or all texts; got ids of several types"):
         by_client(X, Y, np.array(["a", 1, 2] * 10, dtype=object))
 
 
@@ -130,13 +130,13 @@ def test_rows_without_a_client_or_a_label_are_refused(column, value, missing):
     columns = {"who": ["u", "v"] * 15, "a": X[:, 0], "label": [0, 1] * 15, column: [value] * 28 + [missing] * 2}
     kinds = {column: pl.Object} if isinstance(missing, NotAvailable) else {}
     frame = pl.DataFrame(columns, schema_overrides=kinds)
-    with pytest.raises(InputError, match=f"own: {column} must be given for every example; got 2 of 30 missing. Drop"):
+    with pytest.raises(InputError, match=f"data: {column} must be given for every example; got 2 of 30 missing. Drop"):
         from_frame(frame, client="who", label="label")
 
 
 @pytest.mark.parametrize("missing", [None, float("nan")])
 def test_examples_without_a_client_are_refused(missing):
-    with pytest.raises(InputError, match=r"own.clients must be given for every example; got 1 of 30 missing"):
+    with pytest.raises(InputError, match=r"data.clients must be given for every example; got 1 of 30 missing"):
         by_client(X, Y, ["u"] * 29 + [missing] if missing is None else [1.0] * 29 + [missing])
 
 

@@ -1,5 +1,6 @@
 """Data files from strangers: nothing runs, nothing fills the memory, what is wrong is one sentence."""
 
+import contextlib
 import gzip
 import io
 import os
@@ -14,7 +15,7 @@ import pytest
 from sortition import availability, data
 from sortition.availability import _tables
 from sortition.core import DataError
-from sortition.data import parquet
+from sortition.data import parquet, parquet_pages
 from sortition.data.catalogue import ENTRIES
 from sortition.data.image_files import _batch, decode, read_idx
 
@@ -179,3 +180,56 @@ def test_one_long_text_does_not_widen_an_array_of_texts(tmp_path, column):
     for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
         words = f"its column '{column}' has a text of 10,000 bytes"
         quietly(lambda path=path: data.load(path, client="client", label="label"), DataError, words)
+
+
+LONG = {"lists": [[0.5] * 1000, [0.5] * 9000], "texts": ["x" * 60_000, "x" * 60_000]}
+
+
+@pytest.mark.parametrize("column", LONG)
+@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+def test_what_lists_and_texts_unpack_to_is_counted_before_they_are_read(tmp_path, column, compression):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"x": LONG[column]}).write_parquet(path, compression=compression)
+    contents = parquet_pages.unpacked(path, ["x"])
+    assert contents.n_values >= {"lists": 10_000, "texts": 2}[column]
+    assert contents.n_values * 16 + contents.n_bytes > 60_000
+    assert parquet.read_parquet(path, lists=["x"], allowed=1_000_000)["x"].to_list() == LONG[column]
+    with pytest.raises(ValueError, match="more than the"):
+        parquet.read_parquet(path, lists=["x"], allowed=50_000)
+
+
+def test_columns_that_are_not_read_do_not_count(tmp_path):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"a": [1, 2], "x": LONG["lists"]}).write_parquet(path)
+    assert parquet_pages.unpacked(path, ["a"]).n_values < 10
+    assert parquet.read_parquet(path, ["a"], allowed=1000)["a"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize("groups", [1, 7])
+def test_all_groups_of_rows_count(tmp_path, groups):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"a": np.arange(700.0)}).write_parquet(path, row_group_size=700 // groups)
+    assert parquet_pages.unpacked(path, ["a"]).n_values >= 700
+
+
+def test_texts_that_share_their_beginnings_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"a": ["x", "y", "z"]}).write_parquet(path)
+    parquet_pages.unpacked(path, ["a"])
+    monkeypatch.setattr(parquet_pages, "SHARED_PREFIXES", 0)  # plain texts, of which this file's dictionary is made
+    with pytest.raises(ValueError, match="DELTA_BYTE_ARRAY"):
+        parquet_pages.unpacked(path, ["a"])
+
+
+def test_a_parquet_file_with_damaged_headers_is_refused_in_words(tmp_path):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"a": [1, 2], "x": LONG["lists"]}).write_parquet(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content) - 8, 3):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged[: rng.integers(1, len(content))] if rng.random() < 0.1 else damaged)
+        with contextlib.suppress(ValueError):
+            parquet_pages.unpacked(path, ["a", "x"])

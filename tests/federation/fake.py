@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sortition.federation.checkpoint import RunFiles
 from sortition.federation.driver import Driver, Selection
-from sortition.federation.engine import ModelEngine
 from sortition.federation.messages import Peer, Profile, Reply
 from sortition.federation.messenger import Messenger
+from sortition.federation.model_engine import ModelEngine
 from sortition.federation.options import Options
-from sortition.federation.overlap import OverlappingMessenger
+from sortition.federation.overlapping_messenger import OverlappingMessenger
+from sortition.federation.server_checkpoint import RunFiles
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32)}

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from campaign.prometheus import Prometheus
 
-from sortition.core.record import RoundRecord, answered_ids
+from sortition.core.round_record import RoundRecord, answered_ids
 
 FATES = ("silent", "failed", "standby", "late", "withdrawn")
 COUNTERS = ("rounds", "chosen", "used", *FATES)

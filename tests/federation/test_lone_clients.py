@@ -1,13 +1,18 @@
 """One client that fails, refuses or lies says nothing of the others: it does not end a federation."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from campaign.trust import TRUSTED
 from tests.federation.fake import Device, Federation, Network
 from tests.federation.test_messenger import Everybody, devices
 
-from sortition.core import LOSS, Cohort, InputError, Needs, Selector, State, method
+from sortition.core import LOSS, Cohort, Guards, InputError, Needs, Selector, State, method
 from sortition.federation.members import Members
 from sortition.federation.messages import Profile, Reply
+from sortition.federation.model_screening import ModelCheck
 
 QUIET = Everybody(asking=False)
 
@@ -163,3 +168,76 @@ def test_tags_that_cannot_be_written_are_refused(word):
     members = Members(["sizes"])
     refused = members.meet({"1": Profile("a", {"sizes": np.array(10)}, tags=("fine", word))})
     assert refused == {"1": f"profile.tags must be words that can be printed; got {word!r}."}
+
+
+class OtherArrays(Device):
+    """A client that sends other arrays than the model has, or some of them only."""
+
+    sent = "evil"
+
+    def answer(self, ask, handle):
+        reply = super().answer(ask, handle)
+        if ask.kind != "train":
+            return reply
+        return replace(reply, model={self.sent: np.ones(2, np.float32)})
+
+
+def people(kind, names):
+    return [kind(name, facts={"sizes": 9}) for name in names]
+
+
+@pytest.mark.parametrize("guards", [Guards(strikes=3, quarantine=20), TRUSTED])
+def test_what_the_first_clients_send_is_overturned_by_more_of_others(guards):
+    network = Network(people(OtherArrays, ["e0", "e1"]))
+    made = Federation(network, "uniform", cohort=5, guards=guards)
+    made.play()
+    honest = people(Device, [f"c{k}" for k in range(18)])
+    network.devices |= {f"session-{number}": device for number, device in enumerate(honest, 10)}
+    made.play(40)
+    assert made.messenger.check.names == {"w"}
+    np.testing.assert_allclose(made.engine.model["w"], 1.0, atol=0.05)
+    quarantined = np.flatnonzero(made.driver.registrar.quarantined)
+    assert {made.messenger.members[client].name for client in quarantined.tolist()} <= {"e0", "e1"}
+
+
+def test_where_updates_are_clipped_arrays_that_the_model_does_not_have_are_refused():
+    network = Network(people(OtherArrays, [f"e{k}" for k in range(5)]))
+    made = Federation(network, "uniform", cohort=5, guards=TRUSTED)
+    (record,) = made.play()
+    assert "['evil'] are not in the model" in record["left_out"]["0"]
+    assert made.messenger.check.votes == {}
+
+
+def test_votes_on_arrays_outlast_a_restart():
+    model = {"w": np.zeros(2, np.float32), "b": np.zeros(1, np.float32)}
+    check = ModelCheck()
+    check.judge({client: dict(model) for client in range(3)}, model)
+    check.judge({client: {"w": model["w"]} for client in range(3, 5)}, model)
+    again = ModelCheck()
+    again.restore_names(json.loads(json.dumps(check.export_names())))
+    assert (again.names, again.votes) == (check.names, check.votes)
+    again.judge({5: {"w": model["w"]}}, model)
+    assert again.names == {"w", "b"}
+    again.judge({6: {"w": model["w"]}}, model)
+    assert again.names == {"w"}
+    assert set(again.judge({0: model}, model)[1]) == {0}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        ["w"],
+        {},
+        {"names": ["w"], "votes": 5},
+        {"names": 5, "votes": []},
+        {"names": [5], "votes": []},
+        {"names": None, "votes": [5]},
+        {"names": None, "votes": [{"names": ["w"]}]},
+        {"names": None, "votes": [{"names": "w", "clients": [0]}]},
+        {"names": None, "votes": [{"names": ["w"], "clients": [-1]}]},
+        {"names": None, "votes": [{"names": ["w"], "clients": [[]]}]},
+    ],
+)
+def test_damaged_votes_on_arrays_are_refused(stored):
+    with pytest.raises(ValueError, match="arrays that clients send"):
+        ModelCheck().restore_names(stored)

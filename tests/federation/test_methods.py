@@ -8,7 +8,7 @@ from tests.federation.as_simulated import initial_model, simulated_devices
 from tests.federation.fleet import over_the_wire, serving
 from tests.flower import federation as task
 
-from sortition.clients.models import as_vector
+from sortition.clients.named_arrays import as_vector
 from sortition.core.errors import InputError
 from sortition.federation import Federation, Mailbox
 from sortition.selectors import discover, load

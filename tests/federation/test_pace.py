@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, InputError
-from sortition.federation.pace import CohortPace, Pace, Quantile, Staleness
+from sortition.federation.deadline import Quantile
+from sortition.federation.pace import CohortPace, OpenSelection, Pace
+from sortition.federation.staleness import Staleness
 
 
 def test_rounds_by_default():
@@ -39,6 +41,36 @@ def test_places_of_a_buffered_pace():
     assert pace.free_places(18) == 2
     assert [pace.refills(in_flight) for in_flight in (18, 17)] == [False, True]
     assert CohortPace(10, Pace(kind="buffered", buffer=5)).concurrency == 10
+
+
+def test_when_a_buffered_step_is_due():
+    fixed = CohortPace(10, Pace(kind="buffered", buffer=3))
+    assert fixed.earliest_step(5.0, [1, 2], {1: 40.0}) == -math.inf
+    for n_waiting, is_due in ((2, False), (3, True), (4, True)):
+        assert fixed.is_buffered_step_due(n_waiting=n_waiting, clock=0.0, earliest_step=-math.inf) == is_due
+    adaptive = CohortPace(10, Pace(kind="buffered", buffer="adaptive"))
+    assert adaptive.earliest_step(5.0, [1, 2], {1: 40.0, 3: 90.0}) == 9.0  # 3 is not at work, 2 is not known
+    assert adaptive.earliest_step(5.0, [2], {1: 40.0}) == 5.0
+    for clock, n_waiting, is_due in ((8.9, 1, False), (9.0, 1, True), (9.0, 0, False)):
+        assert adaptive.is_buffered_step_due(n_waiting=n_waiting, clock=clock, earliest_step=9.0) == is_due
+
+
+@pytest.mark.parametrize(
+    ("n_arrived", "n_at_work", "clock", "is_due"),
+    [(1, 3, 0.0, False), (2, 2, 0.0, True), (1, 0, 0.0, True), (0, 4, 9.9, False), (0, 4, 10.0, True)],
+)
+@pytest.mark.parametrize("has_earlier_work_ended", [False, True])
+def test_when_the_step_of_a_round_is_due(n_arrived, n_at_work, clock, is_due, has_earlier_work_ended):
+    selection = OpenSelection(target=2, n_arrived=n_arrived, n_at_work=n_at_work, closes=10.0)
+    assert selection.is_step_due(clock, has_earlier_work_ended=has_earlier_work_ended) == is_due
+
+
+def test_the_step_of_an_empty_selection_waits_for_earlier_work():
+    empty = OpenSelection(closes=10.0)
+    assert not empty.is_step_due(20.0, has_earlier_work_ended=False)
+    assert empty.is_step_due(0.0, has_earlier_work_ended=True)
+    unneeded = OpenSelection(target=0, n_arrived=0, n_at_work=2)
+    assert not unneeded.is_step_due(0.0, has_earlier_work_ended=True)  # at least one of its updates
 
 
 def test_a_deadline_that_follows_the_clients():

@@ -9,23 +9,26 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.federation import policy_rules
 from tests.federation.fake import Device, Network
 
 from sortition import Policy
 from sortition.core import InputError, StorageError
+from sortition.core.cohort import Cohort
 from sortition.core.questions import Measure
-from sortition.core.rounds import Cohort
 from sortition.core.signals import LOSS, TRAINING_LOSS, ModelSize
 from sortition.federation import Federation
 from sortition.federation.ledger import Claim, Ledger
+from sortition.federation.live import MemberDirectory
 from sortition.federation.policies import Eligible, PolicyKeeper
 from sortition.selectors import load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 from sortition.studies.audit.why import why
 
 EVEN = load("uniform", weights="uniform")
@@ -581,10 +584,12 @@ class TestFederation:
         assert listed == sorted(made.history[0]["cohort"])
 
     def test_nobody_eligible_is_a_skipped_round_with_a_line(self, tmp_path, caplog):
-        made = federation(tmp_path, devices(2), policy=Policy(lifetime=1))
-        with caplog.at_level(logging.WARNING):
+        made = federation(tmp_path, devices(2), policy=Policy(lifetime=1), patience=20.0)
+        with caplog.at_level(logging.INFO):
             made.run(3)
         assert [record["skipped"] for record in made.history] == [False, True, True]
+        reasons = "of 2 clients online, 0 are busy, and the others are not eligible: 2 (chosen 1 of 1 times in all)"
+        assert caplog.messages.count(f"Waiting: {reasons}; the round is skipped in 20 s (patience)") == 2
         assert made.history[1]["notes"]["skipped"] == "nobody eligible"
         assert made.history[1]["excluded"] == {"lifetime=1": 2}
         line = "Round 1 is skipped: the policy leaves nobody eligible; left out are 2 (chosen 1 of 1 times in all)"
@@ -678,7 +683,7 @@ class TestFederation:
         made = federation(tmp_path, devices(4), policy=Policy(lifetime=1), audit=tmp_path / "audit.jsonl")
         made.run(2)
         finding = examine_log(tmp_path / "audit.jsonl")
-        assert (finding.faults, finding.recomputed) == ([], 2)
+        assert (finding.faults, finding.n_recomputed) == ([], 2)
         name = made.history[0]["names"][0]
         expected = "It was not eligible: chosen 1 of 1 times in all; so Uniform could not choose it."
         assert expected in why(tmp_path / "audit.jsonl", 1, name)
@@ -707,6 +712,26 @@ class TestFederation:
     def test_mistakes_are_said_before_anything_runs(self, tmp_path, options, message):
         with pytest.raises(InputError, match=message):
             federation(tmp_path, devices(2), **options)
+
+
+class Tagged(Device):
+    """A device with a tag."""
+
+    def answer(self, ask, handle):
+        reply = super().answer(ask, handle)
+        if reply.profile is not None:
+            reply = replace(reply, profile=replace(reply.profile, tags=("phone",)))
+        return reply
+
+
+@pytest.mark.parametrize("rule", policy_rules.RULES)
+def test_each_rule_on_a_server_of_ones_own(rule, tmp_path, monkeypatch):
+    monkeypatch.setattr(MemberDirectory, "hour", lambda self, utc: policy_rules.NOON)
+    policy = Policy(**policy_rules.options_of(rule, parameters=2))
+    fleet = [Tagged(f"c{client}", facts=policy_rules.facts_of(client)) for client in range(4)]
+    made = federation(tmp_path, fleet, policy=policy, owner_of=lambda name: "company")
+    made.run(2)
+    policy_rules.check_two_rounds(rule, made.history)
 
 
 def test_a_ledger_with_tags_of_any_depth_is_called_damaged(tmp_path):

@@ -15,7 +15,7 @@ import yaml
 from campaign.prometheus import EXAMPLES, free_port, scraping
 from tests.federation.prometheus import AtTheEnd, needs_prometheus, needs_promtool
 from tests.federation.scraping import samples
-from tests.federation.test_metrics import broken, check_counters, played, scraped
+from tests.federation.test_monitoring import broken, check_counters, played, scraped
 
 from sortition.core import Guards
 from sortition.federation import Metrics
@@ -124,7 +124,7 @@ def test_promtool_accepts_every_expression_of_the_dashboard(tmp_path):
 def test_promtool_accepts_the_page():
     from tests.federation.scraping import page
 
-    endpoint = Metrics(0)
+    endpoint = Metrics(0, linger=0)
     texts = []
     played(2, metrics=endpoint, on_round=lambda record: texts.append(page(endpoint.port, "text/plain")))
     done = subprocess.run(
@@ -141,6 +141,35 @@ def test_prometheus_scrapes_a_federation_on_ones_own_server(tmp_path):
         at_the_end = AtTheEnd(prometheus, 5)
         federation = played(5, metrics=[Metrics(target), at_the_end])
     at_the_end.check(federation.history)
+
+
+class FirstScrape:
+    """A sink that waits until Prometheus has scraped the first round, and for no other one."""
+
+    def __init__(self, prometheus):
+        self.prometheus = prometheus
+
+    def begin(self, series, played):
+        """Nothing to do."""
+
+    def show(self, series):
+        """Wait after the first round."""
+        if series.last["round"] == 0:
+            self.prometheus.wait_for("sortition_round", 0)
+
+    def end(self, completed):
+        """Nothing to do."""
+
+
+@needs_prometheus
+@pytest.mark.prometheus
+def test_prometheus_does_not_lose_the_last_round(tmp_path):
+    target = free_port()
+    with scraping(tmp_path, {"sortition": target}) as prometheus:
+        federation = played(6, metrics=[Metrics(target), FirstScrape(prometheus)])
+        chosen = sum(len(record["cohort"]) for record in federation.history)
+        prometheus.wait_for("last_over_time(sortition_round[10m])", 5, patience=5)
+        assert list(prometheus.query("last_over_time(sortition_chosen_total[10m])").values()) == [chosen]
 
 
 class Answered:

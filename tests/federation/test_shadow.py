@@ -26,11 +26,11 @@ from sortition.core import (
     per_client,
 )
 from sortition.core.errors import InputError, StorageError
-from sortition.core.record import answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.federation import Federation, Mailbox
 from sortition.federation.arrangement import arranged
-from sortition.federation.engine import ModelEngine
 from sortition.federation.live import LiveFederation
+from sortition.federation.model_engine import ModelEngine
 from sortition.federation.options import Options
 from sortition.federation.shadow import MOST_IDS, Shadows
 from sortition.selectors import load

@@ -16,9 +16,9 @@ from tests.flower import federation
 from tests.flower.processes import LONGEST
 from tests.simulation.small import data, parts
 
-from sortition.clients.models import as_vector
+from sortition.clients.named_arrays import as_vector
 from sortition.clients.pytorch import PyTorch, TorchClient
-from sortition.flower import SelectorStrategy, answer, pytorch, wire
+from sortition.flower import SelectorStrategy, answer, codec, pytorch
 from sortition.selectors.hics import ROW_MEANS
 
 
@@ -81,7 +81,7 @@ def played(grid: Grid, selector: Any, rounds: int = federation.ROUNDS, **options
     timeout = options.pop("timeout", LONGEST)
     run = strategy(selector, **options)
     result = run.start(grid, ArrayRecord(federation.model().state_dict()), rounds, timeout=timeout)
-    vector = as_vector(wire.to_arrays(result.arrays))
+    vector = as_vector(codec.to_arrays(result.arrays))
     return {
         "cohorts": [record["cohort"] for record in run.history],
         "model": vector.tolist(),

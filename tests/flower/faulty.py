@@ -16,10 +16,10 @@ from flwr.serverapp import Grid, ServerApp
 from tests.flower import apps, federation
 from tests.flower.processes import LONGEST
 
-from sortition.clients.models import as_vector
+from sortition.clients.named_arrays import as_vector
 from sortition.clients.pytorch import PyTorch, TorchClient
 from sortition.core import Cohort, InputError, Selector, State
-from sortition.flower import SelectorStrategy, answer, pytorch, wire
+from sortition.flower import SelectorStrategy, answer, codec, pytorch
 from sortition.selectors import load
 
 NAN, NEVER, TWICE, RAISES, SHAPE, EMPTY = 1, 2, 3, 4, 5, 6  # by partition; the others are sound
@@ -56,10 +56,10 @@ def faults(message: Message, context: Context, call_next: Any) -> Message:
     reply = call_next(message, context)
     if me == NAN:
         for record in reply.content.array_records.values():
-            spoilt = {name: np.full_like(value, np.nan) for name, value in wire.to_arrays(record).items()}
-            record.update(wire.to_record(spoilt))
+            spoilt = {name: np.full_like(value, np.nan) for name, value in codec.to_arrays(record).items()}
+            record.update(codec.to_record(spoilt))
     if kind == "train" and me == SHAPE:
-        reply.content["arrays"] = wire.to_record({name: np.zeros(3) for name in reply.content["arrays"]})
+        reply.content["arrays"] = codec.to_record({name: np.zeros(3) for name in reply.content["arrays"]})
     if kind == "train" and me == EMPTY:
         return Message(RecordDict(), reply_to=message)
     if kind == "train" and me == TWICE:  # from the second round on, it answers its first message again
@@ -99,7 +99,7 @@ def doubled(grid: Grid) -> dict[str, Any]:
     for kind in (SelectorStrategy, Doubled):
         run = kind(Sound(), cohort=3, strategy=apps.quiet(), answer_timeout=LONGEST, profile_timeout=LONGEST)
         result = run.start(grid, ArrayRecord(federation.model().state_dict()), 2)
-        hashes.append(federation.digest(as_vector(wire.to_arrays(result.arrays))))
+        hashes.append(federation.digest(as_vector(codec.to_arrays(result.arrays))))
         counters = dict(run.registrar.counters if run.registrar else {})
     return {"hashes": hashes, "counters": counters}
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 
-from sortition.federation.screening import ModelCheck
-from sortition.flower import wire
-from sortition.flower.transport import model_of
+from sortition.federation.model_screening import ModelCheck
+from sortition.flower import codec
+from sortition.flower.grid_transport import model_of
 
 MODEL = {"w": np.zeros(2, np.float32)}
 
@@ -57,13 +57,13 @@ def node(name, facts=None, metrics=None, signals=("loss",), w=(1.0, 1.0), trains
 
     def answer(message):
         kind = message.metadata.message_type
-        if kind == wire.PROFILE:
+        if kind == codec.PROFILE:
             about = ConfigRecord({"name": name, "signals": list(signals)})
-            return RecordDict({wire.SELF: about, wire.FACTS: wire.to_record(facts or {})})
+            return RecordDict({codec.SELF: about, codec.FACTS: codec.to_record(facts or {})})
         told = {"metrics": MetricRecord(metrics or {})}
         if kind == "evaluate":
             return RecordDict(told)
-        return RecordDict({"arrays": wire.to_record({"w": np.asarray(w, np.float32)}), **told}) if trains else None
+        return RecordDict({"arrays": codec.to_record({"w": np.asarray(w, np.float32)}), **told}) if trains else None
 
     return answer
 

@@ -36,7 +36,7 @@ from tests.flower.kinds import KINDS, config, read_digits
 from workshop.marks import fill_marks
 
 from sortition.core.errors import SortitionError
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import discover, load
 
 COHORT, ROUNDS = 3, 2
@@ -89,7 +89,7 @@ def outcome(method: str, kind: str, strategy: str, app: Any) -> str:
         return " ".join(str(error).split())
     except Exception as error:
         raise RuntimeError(f"{method}, {kind}, {strategy}") from error
-    before, after = wire.to_arrays(KINDS[kind].initial()), wire.to_arrays(result.arrays)
+    before, after = codec.to_arrays(KINDS[kind].initial()), codec.to_arrays(result.arrays)
     still = all(np.array_equal(before[name], after[name]) for name in before if name in after)
     bad = not all(np.isfinite(value).all() for value in after.values() if value.dtype.kind == "f")
     left = {reason for record in made.history for reason in {**record["left_out"], **record["failed"]}.values()}

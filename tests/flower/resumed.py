@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam
 from tests.flower import apps, federation
 
-from sortition.federation.checkpoint import RunFiles
+from sortition.federation.server_checkpoint import RunFiles
 
 
 def dying(save: Callable[[RunFiles], None]) -> Callable[[RunFiles], None]:

@@ -14,7 +14,7 @@ from tests.flower import federation
 from tests.flower.in_process import grid_of
 
 from sortition.core.errors import InputError
-from sortition.flower import SelectorStrategy, answer, wire
+from sortition.flower import SelectorStrategy, answer, codec
 from sortition.selectors import load
 
 NODES = 4
@@ -43,7 +43,7 @@ def app_of(records=None, evaluated=None, kind=None, fails=()):
             raise ValueError("no disk")
         context.state["trainings"] = ConfigRecord({"n": context.state.get("trainings", {"n": 0})["n"] + 1})
         key = next(iter(message.content.array_records))
-        arrays = wire.to_record({n: v / 2 + me for n, v in wire.to_arrays(message.content[key]).items()})
+        arrays = codec.to_record({n: v / 2 + me for n, v in codec.to_arrays(message.content[key]).items()})
         metrics = {N: 10 * (me + 1), "train_loss": float(me), "seen": context.state["trainings"]["n"]}
         content = {key: arrays, "metrics": MetricRecord(metrics)}
         return Message(RecordDict(content | (records(me) if records else {})), reply_to=message)
@@ -64,20 +64,20 @@ def sizes(context):
 def played(strategy, app, method="full", rounds=2, cohort=NODES, client=None, **start):
     answer(app, client, facts=sizes)
     made = SelectorStrategy(method, cohort=cohort, strategy=strategy)
-    return made, made.start(grid_of(app, NODES), wire.to_record(MODEL), rounds, **start)
+    return made, made.start(grid_of(app, NODES), codec.to_record(MODEL), rounds, **start)
 
 
 def both(make, rounds=2, start=None, **app):
     """Results and strategies of Flower's own loop and of ours."""
     stock, inside = make(), make()
-    expected = stock.start(grid_of(app_of(**app), NODES), wire.to_record(MODEL), rounds, **(start or {}))
+    expected = stock.start(grid_of(app_of(**app), NODES), codec.to_record(MODEL), rounds, **(start or {}))
     _, result = played(inside, app_of(**app), rounds=rounds, **(start or {}))
     return (expected, stock), (result, inside)
 
 
 def compare(expected, result):
-    ours = wire.to_arrays(result.arrays)
-    for name, value in wire.to_arrays(expected.arrays).items():
+    ours = codec.to_arrays(result.arrays)
+    for name, value in codec.to_arrays(expected.arrays).items():
         np.testing.assert_allclose(ours[name], value, rtol=1e-5)
     for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
         there, here = getattr(expected, name), getattr(result, name)
@@ -104,8 +104,8 @@ class Summing(Strategy):
         replies = sorted(replies, key=lambda message: message.metadata.src_node_id)
         self.seen.append([sorted(message.content) for message in replies])
         self.seen.append([sorted(message.content["metrics"]) for message in replies])
-        sent = [wire.to_arrays(message.content["model"]) for message in replies]
-        return wire.to_record({n: np.mean([arrays[n] for arrays in sent], axis=0) for n in sent[0]}), None
+        sent = [codec.to_arrays(message.content["model"]) for message in replies]
+        return codec.to_record({n: np.mean([arrays[n] for arrays in sent], axis=0) for n in sent[0]}), None
 
     def configure_evaluate(self, server_round, arrays, config, grid):
         content = RecordDict({"model": arrays, "settings": config})
@@ -166,7 +166,7 @@ def test_a_message_lapses_when_the_strategy_says_so_and_with_its_round():
     for strategy, timeout, expected in [(Brief(), 30.0, 7.0), (Brief(), 5.0, 5.0), (FedAvg(), 30.0, 30.0)]:
         grid = grid_of(app, NODES)
         made = SelectorStrategy("full", cohort=NODES, strategy=strategy)
-        made.start(grid, wire.to_record(MODEL), 1, timeout=timeout)
+        made.start(grid, codec.to_record(MODEL), 1, timeout=timeout)
         lifetimes = {message.metadata.ttl for message in grid.sent if message.metadata.message_type == "train"}
         assert max(lifetimes) == pytest.approx(expected, abs=1.0)  # less what the round took so far
 
@@ -194,7 +194,7 @@ def lone(me):
 def test_a_strategy_of_ones_own_sees_all_that_clients_send(name):
     more = {
         "metrics of one's own": {"records": lone, "evaluated": lone},
-        "a second ArrayRecord": {"records": lambda me: {"control": wire.to_record({"c": np.ones(2)})}},
+        "a second ArrayRecord": {"records": lambda me: {"control": codec.to_record({"c": np.ones(2)})}},
         "a second MetricRecord": {"evaluated": lambda me: {"more": MetricRecord({"x": me})}},
     }
     (expected, stock), (result, inside) = both(Summing, **more[name])
@@ -239,7 +239,7 @@ def test_metrics_that_not_all_clients_send_are_named_in_the_log(caplog):
 
 
 def test_several_models_in_a_reply_are_refused_where_the_strategy_takes_one():
-    more = {"records": lambda me: {"control": wire.to_record({"c": np.ones(2)})}}
+    more = {"records": lambda me: {"control": codec.to_record({"c": np.ones(2)})}}
     with pytest.raises(InputError, match="client 0: 2 ArrayRecords in place of one"):
         played(FedAvg(), app_of(**more))
 
@@ -287,7 +287,7 @@ def test_a_training_that_is_only_tried_leaves_nothing_in_the_nodes_state(method,
     app = app_of()
     answer(app, Rated, facts=sizes)
     grid, made = grid_of(app, NODES), SelectorStrategy(federation.methods()[method], cohort=2, strategy=Seeing())
-    made.start(grid, wire.to_record(MODEL), 6)
+    made.start(grid, codec.to_record(MODEL), 6)
     assert grid.count(asked)
     assert seen
     assert all(trainings == list(range(1, len(trainings) + 1)) for trainings in seen.values())
@@ -314,7 +314,7 @@ def test_a_metric_that_training_does_not_give_is_found_before_a_round_is_paid_fo
     grid = grid_of(app, NODES)
     made = SelectorStrategy("delta", cohort=3, strategy=FedAvg(fraction_evaluate=0.0))
     with pytest.raises(InputError, match=r"Delta wants 'step-gradient' reported, .* client \d .* a metric 'steps'"):
-        made.start(grid, wire.to_record(MODEL), 2)
+        made.start(grid, codec.to_record(MODEL), 2)
     assert grid.count("train") == 0
     assert grid.count("query.step_gradient") == 3  # clients that trained on trial
 
@@ -324,6 +324,6 @@ def test_a_method_whose_reports_are_given_is_tried_once_and_leaves_no_trace():
     answer(app, facts=sizes)
     grid = grid_of(app, NODES)
     made = SelectorStrategy("oort", cohort=3, strategy=FedAvg(fraction_evaluate=0.0))
-    made.start(grid, wire.to_record(MODEL), 3)
+    made.start(grid, codec.to_record(MODEL), 3)
     assert sum(kind.startswith("query.rms") for kind in (m.metadata.message_type for m in grid.sent)) == 1
     assert made.messenger.tried

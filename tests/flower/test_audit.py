@@ -7,7 +7,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 from tests.flower.test_guards import play, strategy
 
 from sortition.core import Guards
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 
 def audited(path, rounds=4):
@@ -22,7 +22,7 @@ def test_a_federations_choices_are_recounted_from_its_log(tmp_path):
     path = tmp_path / "audit.jsonl"
     audited(path)
     found = examine_log(path)
-    assert (found.faults, found.unchecked_because, found.recomputed) == ([], "", 4)
+    assert (found.faults, found.unchecked_because, found.n_recomputed) == ([], "", 4)
 
 
 def test_the_seed_is_hidden_until_the_end_and_a_changed_choice_is_found(tmp_path):

@@ -13,10 +13,10 @@ from tests.flower.loopback import MODEL, Loopback, node
 from tests.flower.processes import LONGEST, simulate
 from tests.simulation.small import data, parts
 
+from sortition.advice.read_description import known_federation
 from sortition.advice.replay import replay
-from sortition.advice.sources import known_federation
-from sortition.federation.checkpoint import HISTORY, beside
-from sortition.flower import SelectorStrategy, wire
+from sortition.federation.server_checkpoint import HISTORY, beside
+from sortition.flower import SelectorStrategy, codec
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def counted(name, counts):
 def test_the_history_of_a_federation_is_replayed(tmp_path):
     clients = {k: counted(f"c{k}", [k + 1, 8 - k]) for k in range(6)}
     made = SelectorStrategy(cohort=2, strategy=FedAvg(fraction_evaluate=0.0), checkpoint=tmp_path / "run.npz")
-    made.start(Loopback(clients), wire.to_record(MODEL), 4)
+    made.start(Loopback(clients), codec.to_record(MODEL), 4)
     source = known_federation(beside(tmp_path / "run.npz", HISTORY))
     assert source.counts.tolist() == [[k + 1, 8 - k] for k in range(6)]
     found, _ = replay(source)

@@ -13,7 +13,7 @@ from tests.flower.loopback import Loopback
 
 from sortition.aggregation import StepRule
 from sortition.core.errors import InputError
-from sortition.flower import wire
+from sortition.flower import codec
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.strategy_memory import export_memory, restore_memory
 
@@ -27,16 +27,16 @@ def deltas(rounds=4):
 
 
 def reply(model, **metrics):
-    records = {"arrays": wire.to_record(model), "metrics": MetricRecord(metrics)}
+    records = {"arrays": codec.to_record(model), "metrics": MetricRecord(metrics)}
     return Message(RecordDict(records), 1, MessageType.TRAIN)
 
 
 def stepped(base, model=START, updates=None, first=0):
     for t, delta in enumerate(updates if updates is not None else deltas(), first):
-        base.configure(t + 1, wire.to_record(model), ConfigRecord(), None, [7, 8])
+        base.configure(t + 1, codec.to_record(model), ConfigRecord(), None, [7, 8])
         near, far = ({"w": model["w"] + share * delta.reshape(2, 3), "seen": model["seen"]} for share in (0.5, 2.0))
         arrays, _ = base.aggregate(t + 1, {0: reply(near), 1: reply(far)}, {0: 2 / 3, 1: 1 / 3})  # together, delta
-        model = {name: value.astype(model[name].dtype) for name, value in wire.to_arrays(arrays).items()}
+        model = {name: value.astype(model[name].dtype) for name, value in codec.to_arrays(arrays).items()}
     return model
 
 
@@ -86,17 +86,17 @@ def test_arrays_that_a_strategy_of_ones_own_keeps_survive_a_restart():
             self.momentum, self.per_layer, self.last = np.zeros(3), {"w": np.zeros(2)}, None
 
     before, after = Remembering(), Remembering()
-    before.momentum, before.per_layer, before.last = np.arange(3.0), {"w": np.ones(2)}, wire.to_record(START)
+    before.momentum, before.per_layer, before.last = np.arange(3.0), {"w": np.ones(2)}, codec.to_record(START)
     restore_memory(after, *export_memory(before))
     assert (after.momentum.tolist(), after.per_layer["w"].tolist()) == ([0, 1, 2], [1, 1])
-    assert wire.to_arrays(after.last)["seen"] == 4
+    assert codec.to_arrays(after.last)["seen"] == 4
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
 def test_the_strategy_writes_to_exactly_the_chosen_whatever_it_would_sample(share):
     strategy = FedProx(proximal_mu=0.3, fraction_train=share, min_available_nodes=50)
     base = BaseStrategy(strategy)
-    made = base.configure(7, wire.to_record(START), ConfigRecord({"lr": 0.1}), None, [5, 3, 9])
+    made = base.configure(7, codec.to_record(START), ConfigRecord({"lr": 0.1}), None, [5, 3, 9])
     assert list(made) == [5, 3, 9]
     content = made[3].content
     assert dict(content["config"]) == {"lr": 0.1, "proximal-mu": 0.3, "server-round": 7}
@@ -111,7 +111,7 @@ def test_configs_per_node_stay_apart():
                 own = ConfigRecord({**config, "lr": node / 10})
                 yield Message(RecordDict({"arrays": arrays, "config": own}), node, MessageType.TRAIN)
 
-    made = BaseStrategy(PerNode()).configure(1, wire.to_record(START), ConfigRecord(), None, [2, 4])
+    made = BaseStrategy(PerNode()).configure(1, codec.to_record(START), ConfigRecord(), None, [2, 4])
     assert [made[node].content["config"]["lr"] for node in (2, 4)] == [0.2, 0.4]
 
 
@@ -121,14 +121,14 @@ def test_a_strategy_that_chooses_for_itself_is_refused():
             return list(super().configure_train(server_round, arrays, config, grid))[:1]
 
     with pytest.raises(InputError, match=r"Fastest.configure_train must write once .* wrote 1 messages to 1"):
-        BaseStrategy(Fastest()).configure(1, wire.to_record(START), ConfigRecord(), None, [1, 2, 3])
+        BaseStrategy(Fastest()).configure(1, codec.to_record(START), ConfigRecord(), None, [1, 2, 3])
 
     class Repeated(FedAvg):
         def configure_train(self, server_round, arrays, config, grid):
             return 2 * list(super().configure_train(server_round, arrays, config, grid))
 
     with pytest.raises(InputError, match="it wrote 4 messages to 2"):
-        BaseStrategy(Repeated()).configure(1, wire.to_record(START), ConfigRecord(), None, [1, 2])
+        BaseStrategy(Repeated()).configure(1, codec.to_record(START), ConfigRecord(), None, [1, 2])
     with pytest.raises(InputError, match=r"strategy must be a flwr.serverapp.strategy.Strategy; got 'fedavg'"):
         BaseStrategy("fedavg")
 
@@ -180,7 +180,7 @@ def test_an_average_of_ones_own_finds_its_records_where_we_compute_the_model():
         (first, second) = (record["mine"]["loss"] * record["mine"][weighted] for record in records)
         return MetricRecord({"loss": first + second + records[0]["more"]["bias"]})
 
-    records = {"arrays": wire.to_record(START), "mine": MetricRecord({"loss": 2.0}), "more": ConfigRecord({"bias": 1})}
+    records = {"arrays": codec.to_record(START), "mine": MetricRecord({"loss": 2.0}), "more": ConfigRecord({"bias": 1})}
     messages = {row: Message(RecordDict(dict(records)), 1, MessageType.TRAIN) for row in range(2)}
     for message in messages.values():
         message.content["mine"] = MetricRecord({"loss": 2.0})
@@ -196,11 +196,11 @@ def test_a_strategy_is_shown_the_chosen_nodes_however_it_looks_for_them():
             return [Message(content, info.node_id, MessageType.TRAIN) for info in grid.get_nodes()]
 
     grid = Loopback(dict.fromkeys(range(5)))
-    made = BaseStrategy(Informed()).configure(1, wire.to_record(START), ConfigRecord(), grid, [4, 2])
+    made = BaseStrategy(Informed()).configure(1, codec.to_record(START), ConfigRecord(), grid, [4, 2])
     assert list(made) == [4, 2]
 
 
 @pytest.mark.parametrize("kind", ["c8", "V2", "U1"])
 def test_a_model_that_is_not_of_real_numbers_is_refused(kind):
     with pytest.raises(InputError, match="initial_arrays must hold real numbers; 'odd' is of type"):
-        BaseStrategy(FedAvg()).check_model(wire.to_record({**START, "odd": np.zeros(2, kind)}))
+        BaseStrategy(FedAvg()).check_model(codec.to_record({**START, "odd": np.zeros(2, kind)}))

@@ -15,10 +15,10 @@ from tests.flower.loopback import MODEL, Loopback, node, told
 
 from sortition.core import InputError, StorageError
 from sortition.core.storage import snapshot
-from sortition.federation.checkpoint import HISTORY, beside, reserved
-from sortition.flower import SelectorStrategy, wire
+from sortition.federation.server_checkpoint import HISTORY, beside, reserved
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 
 def federation():
@@ -29,7 +29,7 @@ def played(path, rounds=2, grid=None, **options):
     stock = options.pop("strategy", None) or FedAvg(fraction_evaluate=0.0)
     options = {"cohort": 2, "checkpoint": path, **options}
     made = SelectorStrategy(load("uniform", weights="uniform"), strategy=stock, **options)
-    made.start(grid or federation(), wire.to_record(MODEL), rounds)
+    made.start(grid or federation(), codec.to_record(MODEL), rounds)
     return made
 
 
@@ -70,7 +70,7 @@ def test_a_strategy_that_is_started_once_more_goes_on_from_its_checkpoint(tmp_pa
         return SelectorStrategy("uniform", strategy=FedAdam(eta=0.05, fraction_evaluate=0.0), on_round=stop, **options)
 
     def start(strategy, grid):
-        return wire.to_arrays(strategy.start(grid, wire.to_record(MODEL), 6).arrays)["w"]
+        return codec.to_arrays(strategy.start(grid, codec.to_record(MODEL), 6).arrays)["w"]
 
     nodes = {n: node(f"c{n}", {"sizes": n + 1}, w=(n, 1.0)) for n in range(5)}
     again = made("again")
@@ -100,9 +100,9 @@ def test_a_server_with_an_audit_log_that_died_before_its_first_round_was_over_go
 
 def test_a_second_start_without_files_is_a_run_of_its_own():
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, strategy=FedAvg(fraction_evaluate=0.0))
-    made.start(federation(), wire.to_record(MODEL), 2)
+    made.start(federation(), codec.to_record(MODEL), 2)
     first = told(made.history)
-    made.start(federation(), wire.to_record(MODEL), 2)
+    made.start(federation(), codec.to_record(MODEL), 2)
     assert told(made.history) == first
     assert made.registrar.index == 2
 
@@ -200,7 +200,7 @@ def test_another_strategy_inside_a_wrapper_is_refused(tmp_path):
         made = SelectorStrategy("uniform", **options)
         facts = {"sizes": np.array(10)}
         grid = Loopback({k: node(f"c{k}", facts=facts, metrics={"num-examples": 1}) for k in range(3)})
-        made.start(grid, wire.to_record(MODEL), 1)
+        made.start(grid, codec.to_record(MODEL), 1)
 
     private(FedAdam)
     private(FedAdam)
@@ -244,7 +244,7 @@ def test_a_damaged_checkpoint_is_a_sentence(edit, tmp_path):
     def resumed(rounds):
         quiet = FedAvg(fraction_evaluate=0.0)
         options = {"cohort": 2, "checkpoint": path, "resume": True, "audit": tmp_path / "audit.jsonl"}
-        SelectorStrategy("by-size", strategy=quiet, **options).start(grid, wire.to_record(MODEL), rounds)
+        SelectorStrategy("by-size", strategy=quiet, **options).start(grid, codec.to_record(MODEL), rounds)
 
     resumed(1)
     resumed(2)

@@ -18,7 +18,7 @@ from tests.flower.loopback import Loopback, node, told
 from sortition.aggregation import CombineRule
 from sortition.core import Cohort, Guards, InputError, Selector, StorageError, method
 from sortition.core.storage import snapshot
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 QUIET = {"fraction_evaluate": 0.0}
@@ -33,10 +33,10 @@ def drifting(k, factor=0.5):
     def answered(message):
         if message.metadata.message_type != "train":
             return inner(message)
-        before = wire.to_arrays(message.content["arrays"])
+        before = codec.to_arrays(message.content["arrays"])
         after = {"w": before["w"] + np.float32(factor) * (GOALS[k] - before["w"]), "seen": before["seen"] + 2}
         metrics = MetricRecord({"num-examples": 7})
-        return RecordDict({"arrays": wire.to_record(after), "metrics": metrics})
+        return RecordDict({"arrays": codec.to_record(after), "metrics": metrics})
 
     return answered
 
@@ -54,8 +54,8 @@ def played(combine, rounds=4, strategy=None, grid=None, selector=None, config=No
         combine=combine,
         **options,
     )
-    result = made.start(grid or federation(), wire.to_record(MODEL), rounds, 0.5, ConfigRecord(config or {}))
-    return made, wire.to_arrays(result.arrays)
+    result = made.start(grid or federation(), codec.to_record(MODEL), rounds, 0.5, ConfigRecord(config or {}))
+    return made, codec.to_arrays(result.arrays)
 
 
 def by_hand(rule, history, rates=None):

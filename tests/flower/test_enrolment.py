@@ -12,7 +12,7 @@ from tests.flower.loopback import MODEL, Loopback, fails, node
 
 from sortition.core.errors import InputError
 from sortition.federation import messenger
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 
@@ -53,9 +53,9 @@ def test_a_name_whose_node_is_online_cannot_be_claimed():
     assert found.present(grid).tolist() == [0, 1, 2, 3, 4]
     assert found.node(2) == 3
     assert found.members.population().sizes.tolist() == [100] * 5
-    asked = grid.count(wire.PROFILE)
+    asked = grid.count(codec.PROFILE)
     found.present(grid)
-    assert grid.count(wire.PROFILE) == asked  # it is not asked again while the node of that name is there
+    assert grid.count(codec.PROFILE) == asked  # it is not asked again while the node of that name is there
     grid.offline.add(3)
     assert found.present(grid).tolist() == [0, 1, 3, 4]  # nobody comes back with ten million times as many examples
     grid.nodes[78] = sized("c3", 150)
@@ -114,7 +114,7 @@ def test_a_newcomer_joins_the_registrar_though_another_fails():
         grid.nodes |= {3: fails, 4: node("d")}
 
     made = strategy(patience=0.0, on_round=arrives)
-    made.start(grid, wire.to_record(MODEL), 3)
+    made.start(grid, codec.to_record(MODEL), 3)
     assert [record["members"] for record in made.history] == [2, 3, 3]
     assert made.history[-1]["present"] == [0, 1, 2]
 
@@ -127,7 +127,7 @@ def test_a_question_that_got_lost_is_asked_again_and_ends_nothing(code):
 
     grid = Loopback({1: late})
     assert Enrolled().present(grid).tolist() == [0]
-    assert grid.count(wire.PROFILE) == 2
+    assert grid.count(codec.PROFILE) == 2
 
 
 def test_that_no_app_answers_is_a_sentence_at_the_start():
@@ -137,10 +137,10 @@ def test_that_no_app_answers_is_a_sentence_at_the_start():
 
 def test_places_that_nobody_can_fill_are_recorded():
     made = strategy(cohort=3)
-    made.start(Loopback({1: node("a"), 2: node("b")}), wire.to_record(MODEL), 1)
+    made.start(Loopback({1: node("a"), 2: node("b")}), codec.to_record(MODEL), 1)
     assert made.history[0]["notes"]["shortfall"] == 1
     made = strategy(cohort=2)
-    made.start(Loopback({1: node("a"), 2: node("b")}), wire.to_record(MODEL), 1)
+    made.start(Loopback({1: node("a"), 2: node("b")}), codec.to_record(MODEL), 1)
     assert "shortfall" not in made.history[0]["notes"]
 
 
@@ -152,11 +152,11 @@ def test_a_round_in_which_nobody_is_there_is_skipped_and_recorded(tmp_path):
 
     made = strategy(patience=0.05, on_round=weather, checkpoint=tmp_path / "c.npz", audit=tmp_path / "a.jsonl")
     began = time.monotonic()
-    result = made.start(grid, wire.to_record(MODEL), 3)
+    result = made.start(grid, codec.to_record(MODEL), 3)
     assert time.monotonic() - began >= 0.05
     assert [record["notes"].get("skipped") for record in made.history] == [None, "nobody available", None]
     assert made.history[1]["cohort"] == made.history[1]["present"] == []
-    assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 1.0]
+    assert codec.to_arrays(result.arrays)["w"].tolist() == [1.0, 1.0]
     assert made.registrar.index == 3
 
 
@@ -173,7 +173,7 @@ def test_as_many_nodes_as_the_strategy_wants_are_waited_for_before_every_round()
         patience=0.05,
         on_round=weather,
     )
-    made.start(grid, wire.to_record(MODEL), 3)
+    made.start(grid, codec.to_record(MODEL), 3)
     assert [record["notes"].get("skipped") for record in made.history] == [None, "nobody available", None]
 
 
@@ -191,16 +191,16 @@ def test_a_newcomer_that_hangs_holds_nobody_up(caplog):
 
     made = strategy(profile_timeout=0.2, answer_timeout=60.0, on_round=arrives)
     began = time.monotonic()
-    made.start(grid, wire.to_record(MODEL), 4)
+    made.start(grid, codec.to_record(MODEL), 4)
     assert time.monotonic() - began < 5
     assert [record["answered"] for record in made.history] == [[0, 1]] * 4
     assert "Node 3 did not say who it is in 0.2 s" in caplog.text
-    assert grid.count(wire.PROFILE) == 3  # it is asked beside training, and not in every round
+    assert grid.count(codec.PROFILE) == 3  # it is asked beside training, and not in every round
 
 
 def test_a_node_that_hangs_before_the_first_round_is_waited_for_as_long_as_a_profile_may_take(caplog):
     grid, made = Loopback({1: node("a"), 2: hangs, 3: node("c")}), strategy(profile_timeout=0.1)
-    made.start(grid, wire.to_record(MODEL), 1)
+    made.start(grid, codec.to_record(MODEL), 1)
     assert made.history[0]["present"] == [0, 1]
     assert made.history[0]["names"] == ["a", "c"]
     assert "Node 2 did not say who it is" in caplog.text
@@ -220,7 +220,7 @@ def test_a_slow_newcomer_takes_part_from_the_round_after_its_answer():
     grid = Slow({1: node("a"), 2: node("b")})
     grid.looks = {}
     made = strategy(cohort=3, on_round=lambda record: grid.nodes.setdefault(3, node("c")))
-    made.start(grid, wire.to_record(MODEL), 4)
+    made.start(grid, codec.to_record(MODEL), 4)
     available = [record["present"] for record in made.history]
     assert available[0] == available[1] == [0, 1]
     assert available[-1] == [0, 1, 2]

@@ -14,7 +14,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from tests.flower.processes import LONGEST
 
-from sortition.federation.checkpoint import HISTORY, beside
+from sortition.federation.server_checkpoint import HISTORY, beside
 
 pytestmark = pytest.mark.flower
 EXAMPLES = Path(__file__).parents[2] / "examples" / "flower"

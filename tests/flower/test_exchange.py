@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
-from sortition.flower.transport import plain_reason
+from sortition.flower.grid_transport import plain_reason
 
 RAY = """<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'ray::ClientAppActor.run() (pid=1, ip=192.0.2.2)
   File "client.py", line 155, in __call__

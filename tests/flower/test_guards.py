@@ -12,15 +12,15 @@ from tests.flower.loopback import Loopback, node, usable
 from sortition.core import Guards
 from sortition.core.errors import InputError
 from sortition.federation.messages import Profile
-from sortition.federation.screening import distance
-from sortition.flower import SelectorStrategy, wire
+from sortition.federation.model_screening import distance
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
 
 
 def content(w):
-    return RecordDict({"arrays": wire.to_record({"w": np.asarray(w), "seen": np.array(10)}), "m": MetricRecord()})
+    return RecordDict({"arrays": codec.to_record({"w": np.asarray(w), "seen": np.array(10)}), "m": MetricRecord()})
 
 
 def test_an_absurd_update_is_left_out_with_its_reason():
@@ -49,7 +49,7 @@ def strategy(n, guards, **more):
 
 def play(made, answers):
     """One round; ``answers`` gives the weights that a client sends, or None for silence."""
-    arrays = wire.to_record(MODEL)
+    arrays = codec.to_record(MODEL)
     sent = list(made.configure_train(1, arrays, ConfigRecord({}), None))
     replies = []
     for message in sent:
@@ -64,7 +64,7 @@ def play(made, answers):
 def test_a_cohort_that_shrinks_below_the_minimum_moves_nothing():
     made = strategy(12, Guards(minimum=3))
     arrays, record = play(made, lambda k: [1.0, 1.0])
-    assert wire.to_arrays(arrays)["w"].tolist() == [1.0, 1.0]
+    assert codec.to_arrays(arrays)["w"].tolist() == [1.0, 1.0]
     first = record["cohort"][0]
     arrays, record = play(strategy(12, Guards(minimum=3)), lambda k: None if k == first else [1.0, 1.0])
     assert arrays is None
@@ -112,7 +112,7 @@ def vectors(name, row):
     def answered(message):
         if not message.metadata.message_type.startswith("query.gradient"):
             return inner(message)
-        return RecordDict({wire.ROWS: wire.to_record({"gradient": np.asarray(row, np.float64)})})
+        return RecordDict({codec.ROWS: codec.to_record({"gradient": np.asarray(row, np.float64)})})
 
     return answered
 
@@ -128,7 +128,7 @@ def test_a_client_that_comes_alone_does_not_fix_the_length_of_vectors():
         strategy=FedAvg(fraction_evaluate=0.0, min_available_nodes=1),
         on_round=lambda record: grid.offline.clear(),
     )
-    made.start(grid, wire.to_record({"w": np.zeros(2, np.float32)}), 6)
+    made.start(grid, codec.to_record({"w": np.zeros(2, np.float32)}), 6)
     first, *others = made.history
     assert [(q["signal"], q["asked"], q["answered"]) for q in first["questions"]] == [("gradient", 1, 0)]
     assert first["rejected"] == {"0": "gradient: shape (1,) in place of (2,)"}

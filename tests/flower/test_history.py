@@ -12,9 +12,9 @@ from flwr.serverapp.strategy import FedAvg
 from tests.flower.loopback import MODEL, Loopback, node
 from tests.test_cli import call
 
+from sortition.advice.read_description import known_federation
 from sortition.advice.replay import replay
-from sortition.advice.sources import known_federation
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.results.history import History, fates
 from sortition.selectors import load
 
@@ -34,7 +34,7 @@ def hospital(number):
             raise RuntimeError("CUDA out of memory")
         reply = sound(message)
         if number == SPOILT:
-            reply["arrays"] = wire.to_record({"w": np.array([np.nan, 1.0], np.float32)})
+            reply["arrays"] = codec.to_record({"w": np.array([np.nan, 1.0], np.float32)})
         return reply
 
     return answer
@@ -57,7 +57,7 @@ def federation(tmp_path):
         on_round=someone_comes,
         **files,
     )
-    made.start(grid, wire.to_record(MODEL), ROUNDS)
+    made.start(grid, codec.to_record(MODEL), ROUNDS)
     return tmp_path, made.history
 
 

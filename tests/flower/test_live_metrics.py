@@ -11,9 +11,9 @@ from tests.federation.prometheus import AtTheEnd, needs_prometheus
 from tests.federation.scraping import LastPage, samples
 from tests.flower.loopback import MODEL, Loopback, node
 
-from sortition.core.record import answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.federation import Metrics
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 REPORT = {"num-examples": 10, "train_loss": 1.0}
@@ -37,7 +37,7 @@ def flower_federation(rounds, **options):
     strategy = SelectorStrategy(
         load("uniform", weights="uniform"), cohort=5, strategy=FedAvg(fraction_evaluate=0.0), **options
     )
-    strategy.start(Loopback(nodes), wire.to_record(MODEL), rounds, timeout=5.0)
+    strategy.start(Loopback(nodes), codec.to_record(MODEL), rounds, timeout=5.0)
     return strategy
 
 

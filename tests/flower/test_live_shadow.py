@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 from tests.federation.test_shadow import PLACES, LeastTrained, live_part, raising
 from tests.flower.loopback import MODEL, Loopback, node
 
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 REPORT = {"num-examples": 10, "train_loss": 1.0}
@@ -19,7 +19,7 @@ def played(rounds=4, **options):
     grid = Loopback({number: node(f"phone-{number}", w=(number, 1.0), metrics=REPORT) for number in range(8)})
     selector = load("uniform", weights="uniform")
     strategy = SelectorStrategy(selector, cohort=3, strategy=FedAvg(fraction_evaluate=0.0), **options)
-    strategy.start(grid, wire.to_record(MODEL), rounds, timeout=5.0)
+    strategy.start(grid, codec.to_record(MODEL), rounds, timeout=5.0)
     return strategy, [(m.metadata.message_type, m.metadata.dst_node_id) for m in grid.sent]
 
 

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 from tests.flower.in_process import RUN, grid_of
 
 from sortition.core.errors import InputError
-from sortition.flower import SelectorStrategy, answer, wire
+from sortition.flower import SelectorStrategy, answer, codec
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros((2, 500), np.float32)}
@@ -43,9 +43,9 @@ def training_app(mods=None, moves=0.5):
     def train(message, context):
         (key,) = message.content.array_records  # as in a stock message: one model, one config
         (config,) = message.content.config_records.values()
-        arrays = {n: v + moves for n, v in wire.to_arrays(message.content[key]).items()}
+        arrays = {n: v + moves for n, v in codec.to_arrays(message.content[key]).items()}
         metrics = MetricRecord({"num-examples": 10, "round": float(config["server-round"])})
-        return Message(RecordDict({key: wire.to_record(arrays), "metrics": metrics}), reply_to=message)
+        return Message(RecordDict({key: codec.to_record(arrays), "metrics": metrics}), reply_to=message)
 
     return app
 
@@ -54,7 +54,7 @@ def play(app, method="uniform", rounds=1, cohort=3, strategy=None, **options):
     strategy = strategy or FedAvg(fraction_evaluate=0.0)
     made = SelectorStrategy(load(method, **options), cohort=cohort, strategy=strategy)
     grid = grid_of(app)
-    return made, grid, made.start(grid, wire.to_record(MODEL), rounds)
+    return made, grid, made.start(grid, codec.to_record(MODEL), rounds)
 
 
 @pytest.mark.parametrize("method", ["uniform", "power-of-choice", "clustered"])
@@ -78,17 +78,17 @@ def test_noise_of_a_mod_is_added_once_and_reports_carry_it():
     def noise(message, context, call_next):
         reply = call_next(message, context)
         (key,) = reply.content.array_records
-        noisy = {n: v + rng.normal(size=v.shape) for n, v in wire.to_arrays(reply.content[key]).items()}
-        reply.content[key] = wire.to_record({n: v.astype(np.float32) for n, v in noisy.items()})
+        noisy = {n: v + rng.normal(size=v.shape) for n, v in codec.to_arrays(reply.content[key]).items()}
+        reply.content[key] = codec.to_record({n: v.astype(np.float32) for n, v in noisy.items()})
         return reply
 
     app = training_app(mods=[noise], moves=0.0)
     answer(app, OnlyLoss, **FACTS)
     _, grid, result = play(app, "hics", clusters=2, cohort=1)
-    assert wire.to_arrays(result.arrays)["w"].std() == pytest.approx(1.0, rel=0.1)  # √2 if it were added twice
+    assert codec.to_arrays(result.arrays)["w"].std() == pytest.approx(1.0, rel=0.1)  # √2 if it were added twice
     sent = next(m for m in grid.sent if m.metadata.message_type == "train")
     (reply,) = [grid.nodes[sent.metadata.dst_node_id](sent)]
-    rows, model = wire.to_arrays(reply[wire.ROWS]), wire.to_arrays(reply["arrays"])
+    rows, model = codec.to_arrays(reply[codec.ROWS]), codec.to_arrays(reply["arrays"])
     np.testing.assert_allclose(rows["bias-update"], model["w"].mean(axis=1), rtol=1e-5)  # of what leaves the mod
 
 
@@ -96,7 +96,7 @@ def test_flowers_own_mods_work_with_questions_and_training():
     app = training_app(mods=[LocalDpMod(clipping_norm=1.0, sensitivity=1e-6, epsilon=1.0, delta=1e-3)])
     answer(app, OnlyLoss, **FACTS)
     _, _, result = play(app, "power-of-choice")
-    assert np.linalg.norm(wire.to_arrays(result.arrays)["w"]) == pytest.approx(1.0, rel=0.01)
+    assert np.linalg.norm(codec.to_arrays(result.arrays)["w"]) == pytest.approx(1.0, rel=0.01)
 
 
 def test_clipping_on_clients_works_with_the_wrapper_inside():
@@ -104,7 +104,7 @@ def test_clipping_on_clients_works_with_the_wrapper_inside():
     answer(app, OnlyLoss, **FACTS)
     private = DifferentialPrivacyClientSideFixedClipping(FedAvg(fraction_evaluate=0.0), 0.0, 2.0, 3)
     _, _, result = play(app, "power-of-choice", strategy=private)
-    assert np.linalg.norm(wire.to_arrays(result.arrays)["w"]) == pytest.approx(2.0, rel=1e-4)
+    assert np.linalg.norm(codec.to_arrays(result.arrays)["w"]) == pytest.approx(2.0, rel=1e-4)
     app = training_app(mods=[adaptiveclipping_mod])
     answer(app, OnlyLoss, **FACTS)
     private = DifferentialPrivacyClientSideAdaptiveClipping(FedAvg(fraction_evaluate=0.0), 0.1, 3)
@@ -135,7 +135,7 @@ def test_an_app_without_a_client_is_enough_where_nothing_is_asked():
     app = training_app()
     answer(app)
     _, _, result = play(app, weights="uniform")
-    assert wire.to_arrays(result.arrays)["w"][0, 0] == 0.5
+    assert codec.to_arrays(result.arrays)["w"][0, 0] == 0.5
     app = training_app()
     answer(app, **FACTS)
     with pytest.raises(InputError, match="does not answer loss, which PowerOfChoice needs"):
@@ -161,7 +161,7 @@ def test_messages_of_other_strategies_reach_the_app_as_they_are():
     answer(app, OnlyLoss, **FACTS)
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=RUN)
     assert app(Message(RecordDict(), 1, "query.loss"), context).content["own"]["a"] == 1
-    stock = RecordDict({"arrays": wire.to_record(MODEL), "config": ConfigRecord({"server-round": 1})})
+    stock = RecordDict({"arrays": codec.to_record(MODEL), "config": ConfigRecord({"server-round": 1})})
     assert app(Message(stock, 1, "train"), context).content["metrics"]["num-examples"] == 10
 
 

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 from tests.flower.loopback import MODEL, Loopback
 
 from sortition.core.storage import snapshot
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 NEVER = float("inf")
@@ -31,13 +31,13 @@ class Node:
 
     def __call__(self, message):
         kind = message.metadata.message_type
-        if kind == wire.PROFILE:
+        if kind == codec.PROFILE:
             profile = ConfigRecord({"name": self.name, "signals": ["loss"]})
             facts = {name: np.asarray(value) for name, value in self.facts.items()}
-            return RecordDict({wire.SELF: profile, wire.FACTS: wire.to_record(facts)})
-        if kind == wire.query("loss"):
-            return RecordDict({wire.ROWS: wire.to_record({"loss": np.asarray(self.loss)})})
-        arrays = wire.to_record({"w": np.ones(2, np.float32)})
+            return RecordDict({codec.SELF: profile, codec.FACTS: codec.to_record(facts)})
+        if kind == codec.query("loss"):
+            return RecordDict({codec.ROWS: codec.to_record({"loss": np.asarray(self.loss)})})
+        arrays = codec.to_record({"w": np.ones(2, np.float32)})
         return RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 5})})
 
     def delay(self, kind):
@@ -79,7 +79,7 @@ def played(monkeypatch):
 
     def play(grid, selector=UNIFORM, *, rounds=1, timeout=20.0, cohort=4, **options):
         clock = SimpleNamespace(monotonic=lambda: grid.now, sleep=grid.sleep)
-        monkeypatch.setattr("sortition.flower.transport.time", clock)
+        monkeypatch.setattr("sortition.flower.grid_transport.time", clock)
 
         class OnThatClock(SelectorStrategy):
             def _set_up(self, options):
@@ -87,7 +87,7 @@ def played(monkeypatch):
                 self.messenger.clock = clock.monotonic
 
         strategy = OnThatClock(selector, cohort=cohort, strategy=FedAvg(fraction_evaluate=0.0), **options)
-        strategy.start(grid, wire.to_record(MODEL), rounds, timeout=timeout)
+        strategy.start(grid, codec.to_record(MODEL), rounds, timeout=timeout)
         return strategy
 
     return play
@@ -132,7 +132,7 @@ def test_one_deadline_includes_questions_and_who_is_silent_is_asked_less_and_les
     )
     assert np.diff([0.0, *ends]).max() <= 20.0
     assert strategy.history[0]["questions"][0]["answered"] == 3
-    assert grid.asked(wire.query("loss"), 3) < 4  # then after 1, 2, 4 … selections
+    assert grid.asked(codec.query("loss"), 3) < 4  # then after 1, 2, 4 … selections
     assert grid.asked("train", 3) == 0
 
 
@@ -143,7 +143,7 @@ def test_a_node_that_still_trains_is_busy_and_neither_asked_nor_chosen(played):
     first, second = strategy.history
     assert (first["standby"], first["silent"]) == ([3], [])
     assert (second["busy"], second["available"]) == (1, 3)
-    assert grid.asked(wire.query("loss"), 3) == 1
+    assert grid.asked(codec.query("loss"), 3) == 1
 
 
 def test_a_newcomer_does_not_void_a_round_in_flight(played):

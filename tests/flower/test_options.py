@@ -10,27 +10,29 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
+from tests.federation import policy_rules
 from tests.flower.loopback import MODEL, Loopback, node
 
 from sortition.core import Cohort, Needs, Policy, Selector
 from sortition.core.errors import InputError
-from sortition.flower import SelectorStrategy, wire
+from sortition.federation.live import MemberDirectory
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 UNIFORM = load("uniform", weights="uniform")
 QUIET = FedAvg(fraction_evaluate=0.0)
 TAGS = {0: ["gpu"], 1: [], 2: ["gpu", "eu"], 3: ["eu"]}
 
 
-def federation(facts=None):
+def federation(facts=None, tags=TAGS):
     def tagged(k):
         inner = node(f"site-{k}", {name: np.asarray(rows[k]) for name, rows in (facts or {}).items()})
 
         def answered(message):
             reply = inner(message)
-            if wire.SELF in reply:
-                reply[wire.SELF] = ConfigRecord({**reply[wire.SELF], "tags": TAGS[k]})
+            if codec.SELF in reply:
+                reply[codec.SELF] = ConfigRecord({**reply[codec.SELF], "tags": tags[k]})
             return reply
 
         return answered
@@ -40,7 +42,7 @@ def federation(facts=None):
 
 def available(eligible, grid=None, **options):
     made = SelectorStrategy(UNIFORM, cohort=4, strategy=QUIET, eligible=eligible, **options)
-    made.start(grid or federation(), wire.to_record(MODEL), 1)
+    made.start(grid or federation(), codec.to_record(MODEL), 1)
     return made.history[0]["present"]
 
 
@@ -56,14 +58,14 @@ def test_eligible_is_a_function_of_name_and_facts():
     grid = federation(battery)
     found = available(lambda name, facts: facts["battery"] > 0.5, grid=grid, facts=["battery"])
     assert found == [0, 2]
-    assert list(wire.Assignment.of(grid.sent[0].content).facts) == ["battery"]
+    assert list(codec.Assignment.of(grid.sent[0].content).facts) == ["battery"]
     assert available(lambda name, facts: name.endswith("1")) == [1]
 
 
 def test_where_nobody_is_eligible_the_rounds_are_skipped_and_the_run_says_so():
     made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET, eligible=["nobody"], patience=0.1)
     with pytest.raises(InputError, match="None of 2 rounds brought an update"):
-        made.start(federation(), wire.to_record(MODEL), 2)
+        made.start(federation(), codec.to_record(MODEL), 2)
     assert [record["notes"]["skipped"] for record in made.history] == ["nobody available"] * 2
 
 
@@ -149,17 +151,17 @@ def test_a_selector_reads_facts_of_ones_own(tmp_path):
     made = SelectorStrategy(
         Charged(), cohort=2, strategy=QUIET, audit=tmp_path / "a.jsonl", checkpoint=tmp_path / "c.npz"
     )
-    made.start(federation(facts), wire.to_record(MODEL), 2)
+    made.start(federation(facts), codec.to_record(MODEL), 2)
     assert made.history[0]["names"] == ["site-1", "site-3"]
     assert examine_log(tmp_path / "a.jsonl").faults == []
     resumed = SelectorStrategy(Charged(), cohort=2, strategy=QUIET, checkpoint=tmp_path / "c.npz", resume=True)
-    resumed.start(federation(facts), wire.to_record(MODEL), 3)
+    resumed.start(federation(facts), codec.to_record(MODEL), 3)
     assert [record["cohort"] for record in resumed.history] == [[1, 3]] * 3
 
 
 def test_records_name_the_cohort():
     made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET)
-    made.start(federation(), wire.to_record(MODEL), 2)
+    made.start(federation(), codec.to_record(MODEL), 2)
     for record in made.history:
         assert record["names"] == [f"site-{k}" for k in record["cohort"]]
 
@@ -169,7 +171,7 @@ def test_a_policy_is_kept_and_its_facts_are_asked_for(tmp_path):
     policy = [Policy(battery=0.5), Policy(participations=1, window="2 rounds", per="tag", only=["gpu"])]
     options = {"policy": policy, "ledger": tmp_path / "devices.sqlite", "patience": 0.1}
     made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET, **options)
-    made.start(grid, wire.to_record(MODEL), 4)
+    made.start(grid, codec.to_record(MODEL), 4)
     chosen = [set(record["cohort"]) for record in made.history]
     assert all(1 not in cohort for cohort in chosen)
     assert all(record["excluded"]["battery=0.5"] == 1 for record in made.history)
@@ -179,9 +181,29 @@ def test_a_policy_is_kept_and_its_facts_are_asked_for(tmp_path):
     assert (tmp_path / "devices.sqlite").exists()
 
 
+@pytest.mark.parametrize("rule", policy_rules.RULES)
+def test_each_rule_of_a_policy(rule, monkeypatch):
+    monkeypatch.setattr(MemberDirectory, "hour", lambda self, utc: policy_rules.NOON)
+    made = SelectorStrategy(
+        UNIFORM,
+        cohort=2,
+        strategy=QUIET,
+        policy=Policy(**policy_rules.options_of(rule, parameters=2)),
+        owner_of=lambda name: "company",
+        patience=0.0,
+    )
+    grid = federation(policy_rules.FACTS, tags=[["phone"]] * 4)
+    if rule in policy_rules.NOBODY:
+        with pytest.raises(InputError, match="None of 2 rounds brought an update"):
+            made.start(grid, codec.to_record(MODEL), 2)
+    else:
+        made.start(grid, codec.to_record(MODEL), 2)
+    policy_rules.check_two_rounds(rule, made.history)
+
+
 def test_a_policy_that_leaves_nobody_skips_rounds_with_the_reason():
     made = SelectorStrategy(UNIFORM, cohort=4, strategy=QUIET, policy=Policy(lifetime=1), patience=0.1)
-    made.start(federation(), wire.to_record(MODEL), 3)
+    made.start(federation(), codec.to_record(MODEL), 3)
     assert [record["skipped"] for record in made.history] == [False, True, True]
     assert made.history[2]["notes"]["skipped"] == "nobody eligible"
     assert made.history[2]["excluded"] == {"lifetime=1": 4}

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 from tests.flower.loopback import Loopback, node
 
 from sortition.federation.messages import Ask
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 START = {"w": np.zeros(2, np.float32)}
@@ -29,7 +29,7 @@ def overselecting(cohort, overselect):
 def test_an_unsound_answer_takes_no_place_of_a_sound_one():
     grid = Loopback({0: node("c0", w=(np.nan, 1.0)), 1: node("c1"), 2: node("c2")})
     strategy = overselecting(cohort=2, overselect=1.5)
-    strategy.start(grid, wire.to_record(START), 2, timeout=60)
+    strategy.start(grid, codec.to_record(START), 2, timeout=60)
     for record in strategy.history:
         assert sorted(record["answered"]) == [1, 2]
         assert list(record["left_out"]) == ["0"]
@@ -40,11 +40,11 @@ def test_an_unsound_answer_takes_no_place_of_a_sound_one():
 def test_answers_beyond_the_cohort_stand_by():
     grid = Loopback({number: node(f"c{number}", w=(number, 1.0)) for number in range(4)})
     strategy = overselecting(cohort=2, overselect=2.0)
-    result = strategy.start(grid, wire.to_record(START), 1, timeout=60)
+    result = strategy.start(grid, codec.to_record(START), 1, timeout=60)
     (record,) = strategy.history
     assert sorted(record["answered"]) == [0, 1]
     assert sorted(record["standby"]) == [2, 3]
-    assert wire.to_arrays(result.arrays)["w"].tolist() == [0.5, 1.0]
+    assert codec.to_arrays(result.arrays)["w"].tolist() == [0.5, 1.0]
 
 
 def test_an_answer_of_the_last_moment_is_read_before_its_message_lapses():

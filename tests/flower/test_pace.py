@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from tests.flower.loopback import MODEL, Loopback, node
 
 from sortition.core import InputError
-from sortition.flower import SelectorStrategy, wire
+from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 
 LATE = {"quorum": 0.5, "late": "use"}
@@ -55,8 +55,8 @@ def started(pace, network, rounds=8, strategy=None, **options):
     made = SelectorStrategy(
         load("uniform", weights="uniform"), cohort=4, pace=pace, strategy=strategy or quiet(), **options
     )
-    result = made.start(network, wire.to_record(MODEL), rounds, timeout=30.0)
-    return made, wire.to_arrays(result.arrays)["w"]
+    result = made.start(network, codec.to_record(MODEL), rounds, timeout=30.0)
+    return made, codec.to_arrays(result.arrays)["w"]
 
 
 def check_accounts(records):
@@ -89,7 +89,7 @@ def test_a_stale_model_reaches_the_strategy_rebased():
     class Watching(FedAvg):
         def aggregate_train(self, server_round, replies):
             replies = list(replies)
-            seen.append({r.metadata.src_node_id: wire.to_arrays(r.content["arrays"])["w"].tolist() for r in replies})
+            seen.append({r.metadata.src_node_id: codec.to_arrays(r.content["arrays"])["w"].tolist() for r in replies})
             return super().aggregate_train(server_round, replies)
 
     network = grid({1: 4}, count=4)

@@ -11,9 +11,9 @@ from tests.flower.loopback import Loopback, fails, node, usable
 
 from sortition.core import Cohort
 from sortition.core.errors import InputError
-from sortition.federation.screening import moved
-from sortition.flower import SelectorStrategy, wire
-from sortition.flower.transport import read_profile
+from sortition.federation.model_screening import moved
+from sortition.flower import SelectorStrategy, codec
+from sortition.flower.grid_transport import read_profile
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
@@ -21,7 +21,7 @@ MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
 
 def reply(w, seen=10):
     return RecordDict(
-        {"arrays": wire.to_record({"w": np.asarray(w, np.float32), "seen": np.array(seen)}), "m": MetricRecord()}
+        {"arrays": codec.to_record({"w": np.asarray(w, np.float32), "seen": np.array(seen)}), "m": MetricRecord()}
     )
 
 
@@ -78,14 +78,14 @@ def test_what_cannot_be_read_is_a_fault_and_no_crash():
     contents = {
         0: RecordDict({"arrays": junk}),
         1: RecordDict({"arrays": ConfigRecord({"w": 1.0})}),
-        2: RecordDict({"arrays": wire.to_record(MODEL), "more": wire.to_record(MODEL)}),
-        3: RecordDict({"arrays": wire.to_record(MODEL), wire.ROWS: MetricRecord({"loss": 1.0})}),
+        2: RecordDict({"arrays": codec.to_record(MODEL), "more": codec.to_record(MODEL)}),
+        3: RecordDict({"arrays": codec.to_record(MODEL), codec.ROWS: MetricRecord({"loss": 1.0})}),
     }
     models, faults = usable(contents, MODEL)
     assert list(models) == [3]
     assert faults == {0: "no model", 1: "no model", 2: "2 ArrayRecords in place of one"}
-    assert wire.received_arrays(contents[3], wire.ROWS) == {}
-    assert read_profile(RecordDict({wire.SELF: ConfigRecord({"signals": "loss"}), wire.FACTS: junk})).facts == {}
+    assert codec.received_arrays(contents[3], codec.ROWS) == {}
+    assert read_profile(RecordDict({codec.SELF: ConfigRecord({"signals": "loss"}), codec.FACTS: junk})).facts == {}
 
 
 def test_an_overselected_round_closes_when_the_cohort_has_answered():
@@ -95,23 +95,23 @@ def test_an_overselected_round_closes_when_the_cohort_has_answered():
     )
     grid = Loopback(clients)
     result = made.start(
-        grid, wire.to_record({"w": np.zeros(2, np.float32)}), 2, timeout=60
+        grid, codec.to_record({"w": np.zeros(2, np.float32)}), 2, timeout=60
     )  # nobody waits for client 1
     first, second = made.history
     assert sorted(first["cohort"]) == [0, 1, 2]  # ⌈2 · 1.5⌉
     assert (sorted(first["answered"]), first["standby"], first["silent"]) == ([0, 2], [1], [])
     assert (sorted(second["cohort"]), second["busy"]) == ([0, 2], 1)  # client 1 is still at work
-    assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 2.0]
+    assert codec.to_arrays(result.arrays)["w"].tolist() == [1.0, 2.0]
 
 
 def test_an_overselected_round_waits_for_more_where_answers_are_errors_until_the_deadline():
     def broken(message):
-        return node("c0")(message) if message.metadata.message_type == wire.PROFILE else fails(message)
+        return node("c0")(message) if message.metadata.message_type == codec.PROFILE else fails(message)
 
     grid = Loopback({0: broken, 1: node("c1"), 2: node("c2", trains=False)})
     quiet = FedAvg(fraction_evaluate=0.0)
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, overselect=1.5, strategy=quiet)
-    made.start(grid, wire.to_record({"w": np.zeros(2, np.float32)}), 1, timeout=0.1)
+    made.start(grid, codec.to_record({"w": np.zeros(2, np.float32)}), 1, timeout=0.1)
     (record,) = made.history
     assert (record["answered"], list(record["failed"]), record["silent"]) == ([1], ["0"], [2])
     assert "standby" not in record
@@ -123,7 +123,7 @@ QUIET = {"fraction_evaluate": 0.0}
 
 def started(strategy, **options):
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, strategy=strategy)
-    return made, made.start(Loopback({n: node(f"c{n}") for n in range(3)}), wire.to_record(ONLY_W), 2, **options)
+    return made, made.start(Loopback({n: node(f"c{n}") for n in range(3)}), codec.to_record(ONLY_W), 2, **options)
 
 
 def test_a_start_of_ones_own_is_called_as_the_app_calls_it():
@@ -140,7 +140,7 @@ def test_a_start_of_ones_own_is_called_as_the_app_calls_it():
     config = ConfigRecord({"lr": 0.1})
     made, result = started(Open(**QUIET), timeout=9.0, train_config=config)
     assert made.given == {"num_rounds": 2, "timeout": 9.0, "train_config": config}
-    assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 1.0]
+    assert codec.to_arrays(result.arrays)["w"].tolist() == [1.0, 1.0]
 
 
 def test_a_start_that_chooses_clients_itself_is_refused_with_the_reason():

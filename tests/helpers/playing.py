@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sortition.core import Cohort, Guards, Population, Reading, Registrar, Selector
 from sortition.core.arrays import Ids
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.core.turn import Turn
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class PlayedRun(NamedTuple):
 
 def play_run(run: RunConfig, out: Path, stop_after: int | None = None) -> PlayedRun:
     """Play one run of a study in this process, or its first rounds, going on where its folder ends."""
+    from sortition.studies.runs.run_task import OneRun
     from sortition.studies.runs.runner import place
-    from sortition.studies.runs.task import OneRun
 
     ticks: list[tuple[Any, ...]] = []
     path = place(out, run)

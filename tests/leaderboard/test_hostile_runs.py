@@ -10,6 +10,7 @@ import pytest
 from tests.report.conftest import write_run
 
 from sortition.core import StorageError
+from sortition.leaderboard import run_rows
 from sortition.leaderboard.results import SCHEMA, row_of, stored
 from sortition.results.run_folder import Run
 
@@ -39,3 +40,18 @@ def test_a_run_without_the_figures_is_refused(tmp_path, summary):
     (home / "summary.json").write_text(json.dumps({"status": "done", **summary}))
     with pytest.raises(StorageError, match="no finished run of a leaderboard"):
         row_of(Run(home))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"accuracies": pl.Series([[0.5] * 6_000_000], dtype=pl.List(pl.Float32))},
+        {"reason": pl.Series(["x" * 80_000_000])},
+    ],
+)
+def test_a_small_file_of_a_cell_that_unpacks_to_very_much_is_refused(tmp_path, column):
+    path = tmp_path / "cell.parquet"
+    run_rows.table_of([{"suite": "2"}]).with_columns(**column).write_parquet(path)
+    assert path.stat().st_size < 1 << 16
+    with pytest.raises(StorageError, match="more than the 67,108,864 that its size allows"):
+        run_rows.read_rows(path)

@@ -10,7 +10,7 @@ from tests.leaderboard.small_tracks import CONFIGURATIONS, METHODS, small_suite,
 from typer.testing import CliRunner
 
 from sortition.cli import app
-from sortition.leaderboard import costs, queue, run_rows
+from sortition.leaderboard import queue, run_rows, run_seconds
 from sortition.leaderboard.entrants import Entrant
 from sortition.leaderboard.queue import CpuLimit, jobs_of, play
 from sortition.leaderboard.tracks import TrackSuite, load_tracks
@@ -36,7 +36,7 @@ def test_missing_runs_are_played_once_and_kept_as_one_small_file_a_cell(tmp_path
     assert files == [Path("rounds/r-first.parquet"), Path("rounds/r-second.parquet"), Path("rounds/r-tuning.parquet")]
     assert not list((tmp_path / "out" / "work").rglob("rounds.jsonl"))
     (job, *_) = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
-    assert list(job.missing) == [2]
+    assert list(job.missing_entrants) == [2]
 
 
 def test_runs_of_time_end_at_the_budget(tmp_path: Path) -> None:
@@ -180,6 +180,10 @@ def test_options_that_do_not_fit_are_refused(options: list[str], message: str) -
 def test_every_cell_of_suite_2_has_a_measured_cost() -> None:
     suite = load_tracks()
     for cell in suite.cell:
-        assert cell.name in costs.measured()["uniform"], cell.name
-        assert costs.estimated_seconds(suite, cell, "ocs") > costs.estimated_seconds(suite, cell, "uniform") > 0
-    assert costs.estimated_seconds(suite, suite.cell[0], "a method of one's own") > 0
+        assert cell.name in run_seconds.measured()["uniform"], cell.name
+        assert (
+            run_seconds.estimated_seconds(suite, cell, "ocs")
+            > run_seconds.estimated_seconds(suite, cell, "uniform")
+            > 0
+        )
+    assert run_seconds.estimated_seconds(suite, suite.cell[0], "a method of one's own") > 0

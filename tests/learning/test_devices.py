@@ -146,7 +146,7 @@ def mapped_round(name, device, batch_rule=RULE):
     """A round of the vmapped engine on tensors of a device."""
     plans = sorted(batch_plans(MEMBERS, IDS, batch_rule, 0, 0), key=lambda plan: -plan.steps)
     model = build(name, (1, 12, 12), 4, **MODELS[name]).to(device)
-    layers = dropout.keyed(model)
+    layers = dropout.replace_dropouts(model)
     layout = Layout.of(model)
     mapped = vmapped.MappedModel(model, layers)
     examples = Examples(torch.zeros(60, 1, 12, 12, device=device))

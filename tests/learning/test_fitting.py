@@ -46,6 +46,12 @@ def test_a_module_that_takes_views_of_images_trains_like_one_that_flattens_them(
     np.testing.assert_allclose(plain.passes.losses(plain.initial)[0], other.passes.losses(other.initial)[0], atol=1e-5)
 
 
+def test_a_model_that_meets_channels_on_another_axis_is_refused_with_their_order():
+    channels_last = X.transpose(0, 2, 3, 1)
+    with pytest.raises(InputError, match=r"of shape \(8, 8, 3\).*Are its channels where they belong\? Uint8 images"):
+        learner_for(Net(flat), channels_last, Y, RULE, 4)
+
+
 @pytest.mark.parametrize(
     ("ends", "message"),
     [

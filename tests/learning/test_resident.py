@@ -22,7 +22,7 @@ from sortition.core.signals import BIAS_UPDATE, LOSS, UPDATE
 from sortition.data import Dataset
 from sortition.learning import LocalRule, build, resident
 from sortition.learning.resident import ResidentArray
-from sortition.simulation import FaultDraws, Faults, Setup, World, checkpoint, round_cache, start
+from sortition.simulation import FaultDraws, Faults, Setup, World, round_cache, run_checkpoint, start
 
 EVERYBODY = tuple(range(10))
 WEIGHTS = tuple(np.arange(1, 11) / 55)
@@ -87,8 +87,8 @@ def test_a_cohort_of_several_blocks_is_added_up_where_it_was_trained(stays, monk
 def test_a_model_that_stayed_is_saved_and_goes_on(stays, tmp_path):
     whole, _ = simulate(setup(step=StepRule("adam", lr=0.1)), 3)
     first, _ = simulate(setup(step=StepRule("adam", lr=0.1)), 2)
-    checkpoint.save(tmp_path / "checkpoint.npz", first)
-    resumed = checkpoint.load(tmp_path / "checkpoint.npz", setup(step=StepRule("adam", lr=0.1)))
+    run_checkpoint.save(tmp_path / "checkpoint.npz", first)
+    resumed = run_checkpoint.load(tmp_path / "checkpoint.npz", setup(step=StepRule("adam", lr=0.1)))
     resumed.play_round()
     np.testing.assert_array_equal(np.asarray(resumed.params), np.asarray(whole.params))
 

@@ -52,7 +52,7 @@ def test_the_engine_of_a_cell(cell):
     run = run_of(cell)
     assert run.engine == "auto"
     expected = "sequential" if cell.name in SEQUENTIAL else "stacked"
-    assert learner_of(run).engine_for(run.local, run.cohort) == expected
+    assert learner_of(run).engine_choice.engine_for(run.local, run.cohort) == expected
 
 
 def test_every_cnn_and_every_recurrent_model_is_listed():
@@ -63,10 +63,11 @@ def test_every_cnn_and_every_recurrent_model_is_listed():
 @pytest.mark.parametrize("name", sorted(SEQUENTIAL))
 def test_a_recurrent_cell_says_why_its_clients_train_one_after_the_other(name):
     run = run_of(SUITE.named(name))
-    note = learner_of(run).engine_note(run.local, run.cohort)
+    note = learner_of(run).engine_choice.note(run.local, run.cohort)
     if run.model.name == "char-lstm":
         assert (
-            note == "Clients train one after the other: LSTM is a recurrent kernel that torch cannot map over clients."
+            note
+            == "Clients train one after the other, since LSTM is a recurrent kernel that torch cannot map over clients."
         )
     else:
         assert not note  # the rule would not have them vmapped

@@ -1,5 +1,7 @@
 """Mapped over clients, any model trains as client by client; what cannot be mapped is found before anything trains."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -121,7 +123,7 @@ def test_a_round_is_that_of_the_sequential_engine(name, rule):
         np.testing.assert_allclose(getattr(mapped, field), getattr(alone, field), atol=1e-5, err_msg=field)
     np.testing.assert_allclose(mapped.dispersion, alone.dispersion, atol=1e-4)
     np.testing.assert_array_equal(mapped.steps, alone.steps)
-    assert learner_of(name, RULES[rule], "vmapped").engine_for(RULES[rule]) == "vmapped"
+    assert learner_of(name, RULES[rule], "vmapped").engine_choice.engine_for(RULES[rule]) == "vmapped"
     if RULES[rule].keep_state:
         np.testing.assert_allclose(mapped.states, alone.states, atol=1e-5)
     assert np.abs(mapped.deltas).max() > 1e-3
@@ -291,19 +293,37 @@ def test_what_cannot_be_mapped_trains_client_by_client_with_a_note(name):
     make, x, reason = UNMAPPABLE[name]
     rule = RULES["plain"]
     learner = Learner(make(), x, Y, rule)
-    assert learner.engine_for(rule) == "sequential"
-    assert learner.engine_note(rule).startswith("Clients train one after the other: ")
-    assert reason in learner.engine_note(rule)
+    assert learner.engine_choice.engine_for(rule) == "sequential"
+    assert learner.engine_choice.note(rule).startswith("Clients train one after the other, since ")
+    assert reason in learner.engine_choice.note(rule)
     forced = Learner(make(), x, Y, rule, engine="vmapped")
     with pytest.raises(InputError, match="engine must be 'auto' or 'sequential' for a model that cannot be vmapped"):
         trained_by(forced)
+
+
+class FusedAttention(nn.Module):
+    """Attention by torch's fused kernel, which has no rule for clients side by side."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(12, 2, batch_first=True)
+
+    def forward(self, x):
+        rows = x[:, None].expand(-1, 3, -1)
+        return self.attention(rows, rows, rows, need_weights=False)[0].mean(1)
+
+
+def test_a_kernel_that_torch_cannot_map_is_named_in_a_sentence():
+    learner = Learner(FusedAttention(), NUMBERS, Y, RULES["plain"])
+    note = learner.engine_choice.note(RULES["plain"])
+    assert re.fullmatch(r"Clients train one after the other, since torch cannot map \w+ over clients\.", note)
 
 
 def test_a_trial_leaves_model_and_random_numbers_as_they_were():
     make, x, _ = UNMAPPABLE["state"]
     learner = Learner(make(), x, Y, RULES["plain"])
     state = torch.get_rng_state()
-    learner.engine_for(RULES["plain"])
+    learner.engine_choice.engine_for(RULES["plain"])
     assert torch.equal(torch.get_rng_state(), state)
     sequential = Learner(make(), x, Y, RULES["plain"], engine="sequential")
     sequential.initial = learner.initial
@@ -313,8 +333,8 @@ def test_a_trial_leaves_model_and_random_numbers_as_they_were():
 def test_a_loss_of_ones_own_trains_client_by_client():
     objective = Objective.of_function(lambda outputs, targets: (outputs.sum(1) - targets).square().mean())
     learner = Learner(nn.Linear(12, 1), NUMBERS, Y.astype(np.float32), RULES["plain"], objective=objective)
-    assert learner.engine_for(RULES["plain"]) == "sequential"
-    assert "not one of those by name" in learner.engine_note(RULES["plain"])
+    assert learner.engine_choice.engine_for(RULES["plain"]) == "sequential"
+    assert "only losses by name are mapped over clients" in learner.engine_choice.note(RULES["plain"])
 
 
 # ---- the rule
@@ -323,15 +343,23 @@ def test_a_loss_of_ones_own_trains_client_by_client():
 def test_the_engine_follows_from_the_work_of_a_step():
     small = LocalRule(lr=0.1, steps=1, batch=4)
     tiny = Learner(convolutions(), IMAGES, Y, small)
-    assert tiny.engine_for(small) == "vmapped"
-    assert not tiny.engine_note(small)
-    assert tiny.engine_for(LocalRule(lr=0.1, steps=1, batch=4096)) == "sequential"
-    assert tiny.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "sequential"
-    assert [tiny.engine_for(small, n_clients) for n_clients in (1, 3, 4)] == ["sequential", "sequential", "vmapped"]
+    assert tiny.engine_choice.engine_for(small) == "vmapped"
+    assert not tiny.engine_choice.note(small)
+    assert tiny.engine_choice.engine_for(LocalRule(lr=0.1, steps=1, batch=4096)) == "sequential"
+    assert tiny.engine_choice.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "sequential"
+    assert [tiny.engine_choice.engine_for(small, n_clients) for n_clients in (1, 3, 4)] == [
+        "sequential",
+        "sequential",
+        "vmapped",
+    ]
     forced = Learner(convolutions(), IMAGES, Y, small, engine="vmapped")
-    assert forced.engine_for(small, 1) == "vmapped"
+    assert forced.engine_choice.engine_for(small, 1) == "vmapped"
     chain = Learner(build("mlp", (12,), CLASSES), NUMBERS, Y, small)
-    assert chain.engine_for(small) == chain.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "stacked"
+    assert (
+        chain.engine_choice.engine_for(small)
+        == chain.engine_choice.engine_for(LocalRule(lr=0.1, steps=1, batch=None))
+        == "stacked"
+    )
 
 
 def test_a_wide_model_stays_client_by_client_though_its_steps_are_small():
@@ -340,9 +368,9 @@ def test_a_wide_model_stays_client_by_client_though_its_steps_are_small():
         Learner(nn.Sequential(nn.Linear(12, width), nn.LayerNorm(width), nn.Linear(width, CLASSES)), NUMBERS, Y, rule)
         for width in (64, 6_400)
     )
-    assert narrow.engine_for(rule) == "vmapped"
+    assert narrow.engine_choice.engine_for(rule) == "vmapped"
     assert wide.layout.weights > engines.MAPPED_WEIGHTS
-    assert wide.engine_for(rule) == "sequential"
+    assert wide.engine_choice.engine_for(rule) == "sequential"
 
 
 def test_a_cnn_on_images_of_28_x_28_stays_client_by_client():
@@ -350,15 +378,15 @@ def test_a_cnn_on_images_of_28_x_28_stays_client_by_client():
     rule = LocalRule(lr=0.1, steps=1, batch=20)
     for preset in ("small", "mcmahan-mnist"):
         learner = Learner(build("cnn", (1, 28, 28), 10, preset=preset), x, np.zeros(4, np.int64), rule)
-        assert learner.engine_for(rule) == "sequential"
+        assert learner.engine_choice.engine_for(rule) == "sequential"
 
 
 def test_the_work_of_an_example_is_counted_by_hand():
     learner = Learner(convolutions(), IMAGES, Y, RULES["plain"])
     by_hand = 64 * 4 * 2 * 9 + 16 * 8 * 4 * 9 + 128 * CLASSES
-    assert learner._work.multiplications == by_hand
-    assert learner._work.has_convolutions
-    assert not Learner(Attention(), TOKENS, Y, RULES["plain"])._work.has_convolutions
+    assert learner.engine_choice.work.multiplications == by_hand
+    assert learner.engine_choice.work.has_convolutions
+    assert not Learner(Attention(), TOKENS, Y, RULES["plain"]).engine_choice.work.has_convolutions
 
 
 def test_a_model_that_reads_views_of_images_is_mapped():
@@ -371,7 +399,7 @@ def test_a_model_that_reads_views_of_images_is_mapped():
             return torch.tanh(self.layer(x.view(len(x), -1)))
 
     learner = learner_for(Viewing(), IMAGES, Y, RULES["plain"], CLASSES)
-    assert learner.engine_for(RULES["plain"]) == "vmapped"
+    assert learner.engine_choice.engine_for(RULES["plain"]) == "vmapped"
 
 
 # ---- bf16
@@ -393,6 +421,6 @@ def test_the_stacked_engine_refuses_bf16():
     with pytest.raises(InputError, match="precision"):
         Learner(model, NUMBERS, Y, RULES["plain"], engine="stacked", precision="bf16")
     learner = Learner(model, NUMBERS, Y, RULES["plain"], precision="bf16")
-    assert learner.engine_for(RULES["plain"]) == "vmapped"
+    assert learner.engine_choice.engine_for(RULES["plain"]) == "vmapped"
     with pytest.raises(InputError, match="precision"):
         Learner(model, NUMBERS, Y, RULES["plain"], precision="fp8")

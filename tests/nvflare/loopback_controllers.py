@@ -9,8 +9,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.workflows.base_model_controller import BaseModelController
 from tests.nvflare.loopback import MODEL
 
-from sortition.clients.models import as_vector
-from sortition.federation.engine import ModelEngine
+from sortition.clients.named_arrays import as_vector
+from sortition.federation.model_engine import ModelEngine
 from sortition.nvflare import SelectedFedAvg, SelectorController
 
 

@@ -8,18 +8,18 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from tests.nvflare.loopback import MODEL, Quadratic, Site, facts
 
 from sortition.clients import Answers
-from sortition.clients.models import as_vector
+from sortition.clients.named_arrays import as_vector
 from sortition.nvflare import client as flare
-from sortition.nvflare import wire
+from sortition.nvflare import meta_codec
 
 
 def asked(site, kind, **about):
-    return site.handle(wire.SiteTask(kind, 2, 3, **about).on(dict(MODEL), 5))
+    return site.handle(meta_codec.SiteTask(kind, 2, 3, **about).on(dict(MODEL), 5))
 
 
 def test_a_profile_holds_the_declared_facts_and_no_others():
     site = Site("site-4")
-    content = wire.content_of(asked(site, wire.PROFILE, facts=("sizes",)))
+    content = meta_codec.content_of(asked(site, meta_codec.PROFILE, facts=("sizes",)))
     assert content["facts"] == {"sizes": facts("site-4")["sizes"]}
     assert "loss" in content["signals"]
     assert site.trainings == 0
@@ -27,32 +27,32 @@ def test_a_profile_holds_the_declared_facts_and_no_others():
 
 def test_a_question_about_the_model_does_not_train():
     site = Site("site-4")
-    content = wire.content_of(asked(site, wire.QUERY, signals=("loss",)))
+    content = meta_codec.content_of(asked(site, meta_codec.QUERY, signals=("loss",)))
     assert content["rows"]["loss"] > 0
     assert site.trainings == 0
 
 
 def test_a_question_about_training_trains_once_and_sends_no_model():
     site = Site("site-4")
-    reply = asked(site, wire.QUERY, signals=("bias-update", "training-loss"))
+    reply = asked(site, meta_codec.QUERY, signals=("bias-update", "training-loss"))
     assert not reply.params
     assert site.trainings == 1
-    rows = wire.content_of(reply)["rows"]
+    rows = meta_codec.content_of(reply)["rows"]
     assert rows["training-loss"] == pytest.approx(1.4)
     assert rows["bias-update"].shape == (3,)
 
 
 def test_training_sends_the_model_and_the_declared_reports():
     site = Site("site-4")
-    reply = asked(site, wire.TRAIN, signals=("training-loss",))
+    reply = asked(site, meta_codec.TRAIN, signals=("training-loss",))
     assert set(reply.params) == set(MODEL)
-    assert set(wire.content_of(reply)["rows"]) == {"training-loss"}
+    assert set(meta_codec.content_of(reply)["rows"]) == {"training-loss"}
 
 
 def test_the_script_sees_nothing_of_the_assignment():
     site, seen = Site("site-4"), []
     site.train = lambda message: seen.append(dict(message.meta)) or FLModel(params=dict(MODEL))
-    asked(site, wire.TRAIN)
+    asked(site, meta_codec.TRAIN)
     assert seen == [{}]
 
 
@@ -60,24 +60,24 @@ def test_a_message_of_another_controller_passes_through():
     site = Site("site-4")
     reply = site.handle(FLModel(params=dict(MODEL), meta={"other": 1}))
     assert set(reply.params) == set(MODEL)
-    assert wire.content_of(reply) == {}
+    assert meta_codec.content_of(reply) == {}
 
 
 def test_an_unknown_signal_is_an_error_that_names_it():
-    content = wire.content_of(asked(Site("site-4"), wire.QUERY, signals=("colour",)))
+    content = meta_codec.content_of(asked(Site("site-4"), meta_codec.QUERY, signals=("colour",)))
     assert "colour" in content["error"]
 
 
 def test_a_difference_is_added_to_what_was_sent():
     before = {"w": np.ones(2, np.float32)}
     message = FLModel(ParamsType.DIFF, {"w": np.array([0.5, -1.0], np.float32)})
-    assert as_vector(wire.trained(message, before)).tolist() == [1.5, 0.0]
+    assert as_vector(meta_codec.trained(message, before)).tolist() == [1.5, 0.0]
 
 
 def test_the_id_of_a_site_is_its_own():
-    message = wire.SiteTask(wire.TRAIN, 0, 7).on(dict(MODEL), 1)
-    message.meta[wire.CLIENTS] = {"site-2": 1, "site-3": 2}
-    assert wire.SiteTask.of(message, "site-3").client == 2
+    message = meta_codec.SiteTask(meta_codec.TRAIN, 0, 7).on(dict(MODEL), 1)
+    message.meta[meta_codec.CLIENTS] = {"site-2": 1, "site-3": 2}
+    assert meta_codec.SiteTask.of(message, "site-3").client == 2
 
 
 class Stub:
@@ -108,7 +108,7 @@ class Stub:
 
 def script(monkeypatch, *tasks):
     """NVFlare behind the module, with one message a task."""
-    stub = Stub(*(wire.SiteTask(kind, 2, 3, signals=signals).on(dict(MODEL), 5) for kind, signals in tasks))
+    stub = Stub(*(meta_codec.SiteTask(kind, 2, 3, signals=signals).on(dict(MODEL), 5) for kind, signals in tasks))
     monkeypatch.setattr(flare, "flare", stub)
     monkeypatch.setattr(flare, "_exchange", flare.Exchange(Answers(Quadratic, facts), stub))
     return stub
@@ -119,48 +119,50 @@ def trained():
 
 
 def test_a_script_may_ask_for_the_model_as_often_as_it_likes(monkeypatch):
-    stub = script(monkeypatch, (wire.TRAIN, ("training-loss",)), (wire.QUERY, ("loss",)), (wire.TRAIN, ()))
+    stub = script(
+        monkeypatch, (meta_codec.TRAIN, ("training-loss",)), (meta_codec.QUERY, ("loss",)), (meta_codec.TRAIN, ())
+    )
     assert flare.is_running()
     assert flare.is_running()
     assert flare.receive() is flare.receive()
     flare.send(trained())
-    assert wire.content_of(stub.sent[0])["rows"] == {"training-loss": 1.5}
+    assert meta_codec.content_of(stub.sent[0])["rows"] == {"training-loss": 1.5}
     assert flare.is_running()  # the question is answered on the way
-    assert list(wire.content_of(stub.sent[1])["rows"]) == ["loss"]
+    assert list(meta_codec.content_of(stub.sent[1])["rows"]) == ["loss"]
     flare.send(trained())
     assert (flare.is_running(), flare.receive()) == (False, None)
 
 
 def test_a_question_about_training_is_a_training_to_the_script(monkeypatch):
-    stub = script(monkeypatch, (wire.QUERY, ("training-loss",)))
+    stub = script(monkeypatch, (meta_codec.QUERY, ("training-loss",)))
     assert flare.is_running()
     assert flare.is_train()
     flare.send(trained())
-    assert wire.content_of(stub.sent[0])["rows"] == {"training-loss": 1.5}
+    assert meta_codec.content_of(stub.sent[0])["rows"] == {"training-loss": 1.5}
     assert not flare.is_train()
 
 
 def test_send_keeps_the_message_where_nvflare_does(monkeypatch):
-    stub = script(monkeypatch, (wire.TRAIN, ("training-loss",)))
+    stub = script(monkeypatch, (meta_codec.TRAIN, ("training-loss",)))
     flare.receive()
     flare.send(trained(), clear_cache=False)
     flare.receive()
     flare.send(trained())
-    assert [wire.content_of(sent)["rows"] for sent in stub.sent] == [{"training-loss": 1.5}] * 2
+    assert [meta_codec.content_of(sent)["rows"] for sent in stub.sent] == [{"training-loss": 1.5}] * 2
 
 
 def test_receive_waits_no_longer_than_it_is_told(monkeypatch):
-    stub = script(monkeypatch, (wire.QUERY, ("loss",)))
+    stub = script(monkeypatch, (meta_codec.QUERY, ("loss",)))
     assert flare.receive(timeout=0.5) is None
     assert len(stub.waited) == 2  # once more after the question, for what is left of the time
     assert all(0 <= seconds <= 0.5 for seconds in stub.waited)
 
 
-@pytest.mark.parametrize("kind", [wire.TRAIN, wire.QUERY])
+@pytest.mark.parametrize("kind", [meta_codec.TRAIN, meta_codec.QUERY])
 def test_a_script_that_trains_in_place_reports_its_update(monkeypatch, kind):
     stub = script(monkeypatch, (kind, ("bias-update",)))
     message = flare.receive()
     message.params = {name: value.copy() for name, value in message.params.items()}
     stub.held.params["layer.bias"] += 2
     flare.send(message)
-    assert wire.content_of(stub.sent[0])["rows"]["bias-update"].tolist() == [2.0, 2.0, 2.0]
+    assert meta_codec.content_of(stub.sent[0])["rows"]["bias-update"].tolist() == [2.0, 2.0, 2.0]

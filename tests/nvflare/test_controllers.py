@@ -16,7 +16,7 @@ from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow, before_se
 from sortition.core import InputError
 from sortition.core.storage import snapshot
 from sortition.nvflare import SelectedFedAvg, select_clients, selector_job
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 BOTH = pytest.mark.parametrize("kind", [Workflow, WithinFedAvg], ids=["own", "fedavg"])
 
@@ -48,7 +48,7 @@ def test_a_server_that_died_goes_on_with_the_same_cohorts_and_model(kind, tmp_pa
     for name in ("model.0", "model.1"):
         assert np.array_equal(snapshot.load(file)[0][name], snapshot.load(whole)[0][name])
     found = examine_log(tmp_path / "audit.jsonl")
-    assert (found.faults, found.unchecked_because, found.recomputed) == ([], "", 6)
+    assert (found.faults, found.unchecked_because, found.n_recomputed) == ([], "", 6)
 
 
 @BOTH
@@ -65,7 +65,7 @@ def test_a_server_that_died_in_its_first_round_goes_on_with_its_audit_log(kind, 
         made(kind, loopback, rounds=3, **about).run()
     assert cohorts(played(kind, federation(), rounds=3, **about)) == cohorts(played(kind, federation(), rounds=3))
     found = examine_log(log)
-    assert (found.faults, found.unchecked_because, found.recomputed) == ([], "", 3)
+    assert (found.faults, found.unchecked_because, found.n_recomputed) == ([], "", 3)
 
 
 @BOTH

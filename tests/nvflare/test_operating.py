@@ -13,7 +13,8 @@ from tests.nvflare.loopback import federation
 from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow, played
 
 from sortition.core.errors import InputError
-from sortition.nvflare.options import read_options
+from sortition.nvflare.controller_options import read_options
+from sortition.selectors.oort import Oort
 
 BOTH = pytest.mark.parametrize("kind", [Workflow, WithinFedAvg], ids=["own", "fedavg"])
 SHADOW = json.loads('["fedgs", {"name": "uniform", "label": "plain", "weights": "uniform"}, {"name": "oort"}]')
@@ -26,6 +27,18 @@ def test_the_live_method_does_not_notice_its_shadows(kind):
     assert live_part(shadowed) == live_part(plain)
     assert all(list(record["shadows"]) == ["fedgs", "plain", "oort"] for record in shadowed)
     assert all(record["shadows"]["plain"]["chosen"] for record in shadowed)
+
+
+@BOTH
+def test_the_live_method_does_not_notice_a_shadow_that_raises(kind, monkeypatch):
+    def broken(self, state, round):
+        raise RuntimeError("a shadow's own mistake")
+
+    plain = played(kind, federation(), "uniform").federation.history
+    monkeypatch.setattr(Oort, "select", broken)
+    shadowed = played(kind, federation(), "uniform", shadow=["oort"]).federation.history
+    assert live_part(shadowed) == live_part(plain)
+    assert all("a shadow's own mistake" in record["shadows"]["oort"]["error"] for record in shadowed)
 
 
 def test_a_shadow_is_promoted_at_the_next_start(tmp_path):

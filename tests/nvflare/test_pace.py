@@ -14,11 +14,11 @@ from tests.nvflare.processes import history, kill, run, start, wait_for
 from tests.nvflare.test_rounds import runnable
 
 from sortition.core import InputError
-from sortition.core.record import answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.core.storage import snapshot
-from sortition.federation.pace import DEADLINE
+from sortition.federation.deadline import DEADLINE
 from sortition.nvflare import SelectorController
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 BOTH = pytest.mark.parametrize("kind", [Workflow, WithinFedAvg], ids=["own", "fedavg"])
 LATE = {"quorum": 0.5, "late": "use"}

@@ -10,7 +10,7 @@ from tests.nvflare.poc import Poc
 from tests.nvflare.processes import EXAMPLES, history, run, wait_for
 
 from sortition.audit.encoding import decode_ids
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 pytestmark = pytest.mark.nvflare
 EXPORT = """
@@ -60,4 +60,4 @@ def test_a_killed_site_is_dropped_and_a_killed_server_goes_on(tmp_path):
         assert answered(tmp_path)[-1] == [0, 1, 2, 3]  # the site that came back has its old id
         assert wait_for(lambda: not examine_log(tmp_path / "audit.jsonl").unchecked_because, 60)
     found = examine_log(tmp_path / "audit.jsonl")
-    assert (found.faults, found.recomputed) == ([], len(before) + 3)
+    assert (found.faults, found.n_recomputed) == ([], len(before) + 3)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 from nvflare.app_common.abstract.fl_model import FLModel
-from tests.nvflare.loopback import MODEL, Quadratic, Site, facts, federation
+from tests.federation import policy_rules
+from tests.nvflare.loopback import MODEL, Loopback, Quadratic, Site, facts, federation
 from tests.nvflare.loopback_controllers import Workflow, begun, cohorts, made, played
 
-from sortition.clients.models import as_vector
+from sortition.clients.named_arrays import as_vector
 from sortition.core import InputError, Population, Registrar
-from sortition.core.client_names import natural_order
-from sortition.nvflare.options import read_combining, read_options
+from sortition.federation.live import MemberDirectory
+from sortition.federation.members import natural_order
+from sortition.nvflare.controller_options import read_combining, read_options
 from sortition.selectors import discover, find, load
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 
 def runnable():
@@ -125,6 +128,20 @@ def test_a_policy_of_tables_is_kept(tmp_path):
     assert ledger.exists()
 
 
+@pytest.mark.parametrize("rule", policy_rules.RULES)
+def test_each_rule_of_a_policy(rule, monkeypatch):
+    monkeypatch.setattr(MemberDirectory, "hour", lambda self, utc: policy_rules.NOON)
+    sites = [
+        Site(f"site-{client + 1}", facts=lambda site: policy_rules.facts_of(int(site[-1]) - 1), tags=("phone",))
+        for client in range(4)
+    ]
+    parameters = sum(array.size for array in MODEL.values())
+    policy = json.loads(json.dumps(policy_rules.options_of(rule, parameters)))
+    owners = {site.name: "company" for site in sites}
+    controller = begun(Loopback(sites), "uniform", cohort=2, policy=policy, owners=owners, patience=0.0)
+    policy_rules.check_two_rounds(rule, controller.rounds(2))
+
+
 def test_a_site_that_sends_nonsense_is_quarantined():
     loopback = federation()
     loopback.sites["site-2"] = Site("site-2", broken=lambda p: {name: value * np.nan for name, value in p.items()})
@@ -143,7 +160,7 @@ def test_the_choices_of_a_job_are_recomputed_from_its_log(tmp_path):
     assert "seed" in examine_log(path).unchecked_because
     controller.started.end()
     found = examine_log(path)
-    assert (found.faults, found.unchecked_because, found.recomputed) == ([], "", 4)
+    assert (found.faults, found.unchecked_because, found.n_recomputed) == ([], "", 4)
 
 
 @pytest.mark.parametrize(

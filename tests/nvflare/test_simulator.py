@@ -12,7 +12,7 @@ from tests.nvflare.processes import EXAMPLES, history, kill, run, start, wait_fo
 from tests.nvflare.test_rounds import runnable
 
 from sortition.core.storage import snapshot
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 
 pytestmark = pytest.mark.nvflare
 ROUNDS, SITES = 3, 6

@@ -16,10 +16,10 @@ from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow
 from tests.simulation.small import data, parts
 
 from sortition.clients import Received, pytorch
-from sortition.clients.models import as_vector, from_vector
+from sortition.clients.named_arrays import as_vector, from_vector
 from sortition.core.signals import DURATION, Signal
 from sortition.core.storage import snapshot
-from sortition.nvflare import wire
+from sortition.nvflare import meta_codec
 from sortition.selectors import discover
 from sortition.selectors.hics import ROW_MEANS
 
@@ -54,7 +54,7 @@ class TrainedByRule(Site):
     """A site whose script trains as the simulator does."""
 
     def train(self, message):
-        about, model = self.exchange.task, wire.as_model(message.params)
+        about, model = self.exchange.task, meta_codec.as_model(message.params)
         result = CLIENTS(Received(model, {}, about.t, about.client, about.purpose, self.name)).train()
         metrics = {"train_loss": result.loss, "steps": result.steps, "lr": result.learning_rate}
         if "dispersion" in about.signals:
@@ -69,7 +69,7 @@ def sites():
 
 def in_nvflare(kind, name, parameters, file):
     """The cohorts of one of our controllers, and the model that it saved at last."""
-    loopback, initial = sites(), wire.as_model(federation.model().state_dict())
+    loopback, initial = sites(), meta_codec.as_model(federation.model().state_dict())
     options = {"parameters": parameters, "seed": federation.SEED, "wait_for": len(parts()), "checkpoint": str(file)}
     arguments = {"num_rounds": federation.ROUNDS, "model": initial, "persistor_id": "", "options": options}
     controller = kind(name, federation.COHORT, **arguments).connect(loopback)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.results.test_cost import seconds_study
+from tests.results.test_equal_cost import seconds_study
 from vl_convert import vegalite_to_svg
 
 from sortition.core.errors import InputError

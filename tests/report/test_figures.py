@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 
 import pytest
 from tests.report.conftest import write_run
@@ -13,6 +15,7 @@ from sortition.report.export import latex, one_figure
 from sortition.report.gather import gather
 from sortition.report.look import figure_style
 from sortition.report.method_choice import MethodChoice, parsed_renames
+from sortition.studies.study_result import StudyResult
 
 
 @pytest.fixture
@@ -107,6 +110,82 @@ def test_a_chart_of_several_settings_needs_the_setting(runs):
     with pytest.raises(InputError, match="setting must be given where several have the chart; got none of main, other"):
         drawn(runs)
     assert drawn(runs, setting="main").name == "accuracy"
+
+
+def test_a_caption_names_its_setting_where_there_are_several(runs, tmp_path):
+    assert drawn(runs).caption.startswith("Test accuracy. ")
+    write_run(runs, "uniform", 0, [0.4, 0.5], setting="other")
+    assert drawn(runs, setting="main").caption.startswith("Test accuracy (setting main). ")
+    folder = tmp_path / "figures"
+    files = ["--figures", folder, "--chart", "accuracy", "--chart", "sweep-rounds", "--format", "svg"]
+    call("report", runs, "-o", tmp_path / "page.html", *files)
+    environments = (folder / "figures.tex").read_text()
+    assert r"\caption{Test accuracy (setting other). " in environments
+    assert r"\caption{What rounds does. " in environments
+
+
+def test_a_caption_of_a_file_explains_only_what_the_file_shows(runs, tmp_path):
+    for chart in ("accuracy", "difference"):
+        caption = drawn(runs, chart).caption
+        assert "running mean" not in caption  # three rounds are not averaged
+        assert "Bands need three seeds" not in caption
+        assert "At a cost other than rounds" not in caption
+    call("report", runs, "-o", tmp_path / "page.html")
+    assert "At a cost other than rounds" in (tmp_path / "page.html").read_text()  # it has a switch of the axis
+
+
+def test_a_forest_plot_says_what_its_bars_and_colours_are(tmp_path):
+    folder = tmp_path / "runs"
+    for seed in range(6):
+        noise = 0.002 * (-1) ** seed
+        write_run(folder, "uniform", seed, [0.4] + 20 * [0.50 + noise])
+        write_run(folder, "fedgs", seed, [0.4] + 20 * [0.60])
+    for chart in ("forest-last", "forest-mean"):
+        caption = drawn(folder, chart).caption
+        assert "Thin bar: 95 % interval" in caption
+        assert "Colours are verdicts: green is better." in caption
+        assert "The same" not in caption
+
+
+def test_the_latex_of_a_figure_shows_a_file_that_is_there(runs, tmp_path):
+    for written, shown in (("png", "png"), ("svg", "pdf")):
+        folder = tmp_path / written
+        files = ["--figures", folder, "--chart", "accuracy", "--format", written]
+        call("report", runs, "-o", tmp_path / "page.html", *files)
+        assert f"{{accuracy.{shown}}}" in (folder / "figures.tex").read_text()
+    figure = StudyResult(runs).figure("accuracy", tmp_path / "my figure.pdf")
+    assert (tmp_path / "my figure.pdf").exists()
+    assert "{my figure.pdf}" in figure.latex()
+
+
+def test_the_text_of_a_figure_is_short(runs):
+    assert "<svg" not in repr(drawn(runs))
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+def test_tables_and_figures_fit_a_two_column_page(tmp_path):
+    folder = tmp_path / "runs"
+    for seed in range(4):
+        noise = 0.08 * (-1) ** seed
+        write_run(folder, "uniform", seed, [0.4, *[0.52 + noise] * 20])
+        write_run(folder, "a method (ours)", seed, [0.4, *[0.6 - noise] * 20])
+    call("report", folder, "-o", tmp_path / "page.html", "--figures", tmp_path, "--chart", "accuracy")
+    settings = r"\centering\footnotesize\setlength{\tabcolsep}{4pt}"
+    (tmp_path / "paper.tex").write_text(
+        rf"""\documentclass[10pt,twocolumn]{{article}}
+\usepackage[margin=0.75in,columnsep=0.25in]{{geometry}}
+\usepackage{{booktabs,graphicx}}
+\begin{{document}}
+\begin{{table}}{settings}\input{{main-column.tex}}\end{{table}}
+\begin{{table*}}{settings}\input{{main.tex}}\end{{table*}}
+\input{{figures.tex}}
+\end{{document}}
+"""
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "Overfull" not in output
+    assert (tmp_path / "paper.pdf").stat().st_size > 0
 
 
 def test_methods_are_chosen_ordered_and_renamed_in_figures_and_tables(runs):

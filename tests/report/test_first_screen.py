@@ -8,7 +8,7 @@ from tests.report.conftest import write_run
 
 from sortition.core.errors import InputError
 from sortition.report import place, write
-from sortition.report.charts import across, cost
+from sortition.report.charts import across, by_cost
 from sortition.report.checklist import checklist
 from sortition.report.description import description
 from sortition.report.gather import gather
@@ -188,7 +188,7 @@ def test_unfinished_runs_are_neither_failures_nor_cheap(cut_short):
     cells = {row.label: row.cells for row in rows(setting)}
     assert cells["fedgs"]["first crossing"] == "1.0 ± 0.0"  # not (2/3)
     assert cells["fedgs"]["speed-up"] == "– (0/2)"  # of the two pairs that are finished
-    charts = cost.figures(setting, Look(Palette(cut_short.methods, cut_short.names)))
+    charts = by_cost.figures(setting, Look(Palette(cut_short.methods, cut_short.names)))
     drawn = {chart.name: chart.tables for chart in charts if not isinstance(chart, str)}
     assert {row["cost"] for row in drawn["pareto-megabytes"]["pareto_megabytes"]} == {22.5, 0.009}
     assert {row["MB"] for row in drawn["traffic"]["traffic"] if row["method"] != "centralised"} == {9.0, 4.5}
@@ -206,7 +206,7 @@ def test_reference_lines_are_never_ranked(cut_short):
     look = Look(Palette(cut_short.methods, cut_short.names))
     profiles = across.figures(cut_short, look)[1].tables["profiles"]
     assert {row["method"] for row in profiles} == {"uniform", "fedgs"}
-    front = cost.figures(setting, look)[0].tables["pareto_megabytes_front"]
+    front = by_cost.figures(setting, look)[0].tables["pareto_megabytes_front"]
     assert [row["method"] for row in front] == ["fedgs"]
 
 
@@ -388,7 +388,7 @@ def test_the_title_heads_the_page_and_names_the_file(tmp_path):
     page = write([tmp_path / "runs"])
     assert page == tmp_path / "runs" / "who-wins.html" == place([tmp_path / "runs"])
     assert "<h1>Who &lt;wins&gt;?</h1>" in page.read_text(encoding="utf-8")
-    with pytest.raises(InputError, match="--out must be a file"):
+    with pytest.raises(InputError, match="The report's page must be a file"):
         write([tmp_path / "runs"], tmp_path / "runs")
     with pytest.raises(InputError, match="--margin must be > 0 and at most 100 points; got 0"):
         gather([tmp_path / "runs"], margin=0)

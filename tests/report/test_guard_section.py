@@ -3,7 +3,7 @@
 from tests.report.conftest import write_run
 
 from sortition.report.gather import gather
-from sortition.report.guard_section import actions, guard_table
+from sortition.report.guard_section import HEADING_BY_ACTION, IN_THE_NOTES, actions, guard_table
 from sortition.report.page import Page
 
 
@@ -32,3 +32,7 @@ def test_the_page_shows_them_by_method(tmp_path):
 
 def test_nothing_is_shown_where_they_did_nothing(study):
     assert guard_table(gather([study])) == ""
+
+
+def test_every_action_has_a_heading_and_a_source():
+    assert ["rejected", "unsound_updates", *IN_THE_NOTES] == list(HEADING_BY_ACTION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sortition.report.charts import fates
 from sortition.report.history_digest import condense_history
 from sortition.report.history_page import HistoryPage
 from sortition.report.look import FigureFiles
+from sortition.report.method_choice import MethodChoice
 from sortition.results.history import History
 
 
@@ -163,13 +165,30 @@ def test_what_cannot_be_had_of_a_history_is_refused_in_words(tmp_path):
     other = written(tmp_path / "b")
     with pytest.raises(InputError, match="or the history of one federation; got 2 sources"):
         write([path, other])
-    with pytest.raises(InputError, match="--margin must be given with runs of a study"):
-        write([path], margin=1.0)
-    with pytest.raises(InputError, match="--column must be given with runs of a study"):
-        write([path], figures=FigureFiles(tmp_path / "figures", columns=["MB"]))
     for command in ("watch", "export"):
         with pytest.raises(InputError, match=f"The folder of sortition {command} must be one with runs of a study"):
             call(command, tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"margin": 1.0}, "A margin"),
+        ({"baseline": "oort"}, "A baseline"),
+        ({"all_pairs": True}, "A choice of pairs"),
+        ({"all_pairs": False}, "A choice of pairs"),
+        ({"cost": "seconds"}, "A cost"),
+        ({"methods": MethodChoice(only=["oort"])}, "A choice of methods"),
+        ({"only": [Path("seed-0")]}, "A choice of run folders"),
+        ({"figures": FigureFiles(Path("figures"), columns=["MB"])}, "A choice of columns"),
+    ],
+)
+def test_options_of_a_study_are_refused_for_a_history(tmp_path, options, words):
+    path = written(tmp_path)
+    message = f"{words} works only for runs of a study, not for the history {path}, which has no test results."
+    with pytest.raises(InputError, match=re.escape(message)):
+        write([path], tmp_path / "page.html", **options)
+    assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.parametrize("backend", ["flower", "nvflare", "server"])

@@ -59,4 +59,4 @@ def test_the_page_has_a_row_a_method(tmp_path):
     assert "What speed cost whom" in page
     assert '<td class="name">uniform</td><td>50.0 %</td><td>25.0 %</td>' in page
     assert '<td class="name">fedgs</td><td>0.0 %</td><td>25.0 %</td><td>0.00 ×</td><td>1.0</td>' in page
-    assert "seconds gained on uniform" in page
+    assert "time saved against uniform" in page

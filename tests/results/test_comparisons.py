@@ -223,6 +223,7 @@ class TestUnfair:
             ({"local": {"lr": 0.5, "steps": 3}}, "local.lr", "local.lr: 0.5, not 0.1"),
             ({"rounds": 20}, "rounds", "rounds: 20, not 10"),
             ({"pace": {"deadline": 3.0}}, "pace.deadline", "pace.deadline: 3, not –"),
+            ({"precision": "bf16"}, "precision", "precision: bf16, not –"),
         ],
     )
     def test_others_are_named_in_the_cell_and_in_the_sentence(self, changes, key, words):

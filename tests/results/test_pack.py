@@ -12,8 +12,9 @@ from tests.report.conftest import write_run
 from tests.test_cli import call
 
 from sortition.core.errors import InputError, StorageError
-from sortition.report import pack as report_pack
-from sortition.report.pack import DOCUMENTS, pack
+from sortition.report import pack_with_page as report_pack
+from sortition.report import write
+from sortition.report.pack_with_page import DOCUMENTS, pack
 from sortition.results import pack as packs
 from sortition.results.pack import CONTENTS, unpacked
 
@@ -63,6 +64,13 @@ def test_a_pack_opens_as_the_same_runs(runs, tmp_path):
         assert "beats uniform" in inside.read("report.html").decode()
         assert inside.read("methods.md").decode().startswith("We compare fedgs [fedgs] and uniform")
     assert contents["code"] == {"sortition (that packed)": report_pack.package_digest()}
+
+
+def test_run_folders_are_not_chosen_from_a_pack(runs, tmp_path):
+    path = pack(runs)
+    with pytest.raises(InputError, match="A choice of run folders must be made among folders; got the pack "):
+        write([runs, path], tmp_path / "page.html", only=[runs / "main" / "fedgs" / "seed-0"])
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_report_and_cite_open_a_pack(runs, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from tests.reference.fed_cbs_literal import probabilities, qcid
 
 from sortition.core import Guards, InputError, Population, Reading, Registrar, stream
-from sortition.core.rounds import Round
+from sortition.core.cohort import Round
 from sortition.selectors import load
 from sortition.selectors.fed_cbs import FedCBS, Memory, Pool
 

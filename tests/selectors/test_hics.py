@@ -16,7 +16,7 @@ from tests.reference import hics_literal as literal
 from sortition.core import BIAS_UPDATE, InputError, Population, Registrar, Round, stream
 from sortition.selectors import hics, load
 from sortition.selectors.hics import HiCS, entropy_estimate, odds
-from sortition.studies import federation
+from sortition.studies import build_federation
 from sortition.studies.plan import plan
 from sortition.testing import ScriptedWorld, play
 from sortition.testing.play import everybody, share_of, turns
@@ -129,7 +129,7 @@ def biases_after(local, bias):
         "model": {"name": "softmax"},
         "local": local,
     }
-    world = federation.setup(plan(study).runs[0])[1].world
+    world = build_federation.setup(plan(study).runs[0])[1].world
     params = np.zeros(650, np.float32)  # 64 weights and a bias for each of ten digits, biases last
     params[-10:] = bias
     rows = world.train(params, np.arange(20), (BIAS_UPDATE,), 0).reports[BIAS_UPDATE.name].values

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sortition.core.cohort import Cohort
 from sortition.core.questions import Measure
-from sortition.core.rounds import Cohort
 from sortition.core.selector import Needs, Selector
 from sortition.core.state import State
 from sortition.data import Dataset

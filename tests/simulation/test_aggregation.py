@@ -10,7 +10,7 @@ from sortition.aggregation import CombineRule
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage import snapshot
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, run, run_checkpoint, start
 
 FAULTS = Faults(before=0.1, newcomers=0.3, leaving=0.2, returning=0.2, reused=0.5, crash=0.5)
 DECAYING = replace(RULE, decay=0.9)
@@ -47,8 +47,8 @@ def test_fedvarp_in_the_engine_is_a_loop_of_ones_own():
 def test_resumed_memory_gives_the_same_bytes(name, faults, tmp_path):
     whole = run(setup(name, faults))
     half = run(setup(name, faults), 5)
-    checkpoint.save(tmp_path / "run.npz", half)
-    back = checkpoint.load(tmp_path / "run.npz", setup(name, faults))
+    run_checkpoint.save(tmp_path / "run.npz", half)
+    back = run_checkpoint.load(tmp_path / "run.npz", setup(name, faults))
     assert sorted(back.memory.rows) == sorted(half.memory.rows)
     resumed = run(setup(name, faults), simulation=back)
     assert resumed.params.tobytes() == whole.params.tobytes()
@@ -86,12 +86,12 @@ def test_robust_rules_in_the_engine():
 
 def test_checkpoints_of_another_rule_and_damaged_memories_are_refused(tmp_path):
     remembered, plain = tmp_path / "mifa.npz", tmp_path / "mean.npz"
-    checkpoint.save(remembered, run(setup("mifa"), 3))
-    checkpoint.save(plain, run(setup("mean"), 3))
+    run_checkpoint.save(remembered, run(setup("mifa"), 3))
+    run_checkpoint.save(plain, run(setup("mean"), 3))
     with pytest.raises(StorageError, match="holds remembered updates; this set-up combines"):
-        checkpoint.load(remembered, setup("mean"))
+        run_checkpoint.load(remembered, setup("mean"))
     with pytest.raises(StorageError, match="holds no remembered updates; this set-up combines"):
-        checkpoint.load(plain, setup("mifa"))
+        run_checkpoint.load(plain, setup("mifa"))
     arrays, header = snapshot.load(remembered)
     wrong = {
         "memory.rows": arrays["memory.rows"][:-1],
@@ -101,7 +101,7 @@ def test_checkpoints_of_another_rule_and_damaged_memories_are_refused(tmp_path):
     for name, array in wrong.items():
         snapshot.save(tmp_path / "bad.npz", {**arrays, name: array}, header)
         with pytest.raises(StorageError, match="is damaged: its remembered updates"):
-            checkpoint.load(tmp_path / "bad.npz", setup("mifa"))
+            run_checkpoint.load(tmp_path / "bad.npz", setup("mifa"))
 
 
 def test_too_much_memory_is_refused_before_the_first_round():

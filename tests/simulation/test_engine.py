@@ -9,10 +9,11 @@ from torch import nn
 
 from sortition.aggregation import StepRule
 from sortition.core import signals
+from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError
 from sortition.core.guards.settings import Guards
+from sortition.core.population import Population
 from sortition.core.questions import Reading
-from sortition.core.rounds import Cohort, Population
 from sortition.federation.pace import Pace
 from sortition.learning import Learner, LocalRule, build
 from sortition.learning.batches import batch_plans

@@ -14,7 +14,7 @@ from sortition.core.errors import InputError
 from sortition.core.questions import Reading
 from sortition.federation.pace import Pace
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, run, run_checkpoint, start
 from sortition.simulation.faults import DAMAGES, FATES, POINTS, damaged, damaged_updates
 
 METHODS = ("uniform", "power-of-choice", "active", "divfl", "fedgs", "fedcor", "longfed", "hics", "cs-ucb-q", "fedss")
@@ -295,7 +295,7 @@ class Falling(FaultDraws):
 
     point = 0
 
-    def crash(self, t):
+    def crash_index(self, t):
         return self.point
 
 
@@ -319,8 +319,8 @@ def test_resuming_amid_all_faults_is_bit_identical(name, tmp_path):
     whole, records = simulate(setup(ALL, name))
     for stop in (1, 3):
         part = run(setup(ALL, name), stop)
-        checkpoint.save(tmp_path / "saved.npz", part)
-        found, resumed = [], checkpoint.load(tmp_path / "saved.npz", setup(ALL, name))
+        run_checkpoint.save(tmp_path / "saved.npz", part)
+        found, resumed = [], run_checkpoint.load(tmp_path / "saved.npz", setup(ALL, name))
         simulation = run(
             setup(ALL, name), simulation=resumed, on_record=lambda _, record, found=found: found.append(record)
         )

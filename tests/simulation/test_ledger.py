@@ -5,10 +5,10 @@ import pytest
 from tests.simulation.small import RULE, Scripted, build, data, parts, world
 
 from sortition.core import signals
-from sortition.core.rounds import Cohort
+from sortition.core.cohort import Cohort
 from sortition.selectors import load
 from sortition.simulation import Devices, Setup, World, run
-from sortition.simulation.costs import LANES
+from sortition.simulation.round_costs import LANES
 
 PROBE = signals.probe(np.zeros(6), np.ones(6), samples=4)
 

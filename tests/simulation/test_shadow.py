@@ -51,10 +51,10 @@ def test_the_same_shadows_twice_are_the_same(tmp_path):
 
 
 def test_a_run_that_goes_on_has_the_same_shadows(tmp_path):
-    from tests.simulation.test_checkpoint import setup
+    from tests.simulation.test_run_checkpoint import setup
 
     from sortition.selectors import load
-    from sortition.simulation import checkpoint, run, start
+    from sortition.simulation import run, run_checkpoint, start
 
     def remarks(simulation, rounds):
         kept = []
@@ -67,14 +67,14 @@ def test_a_run_that_goes_on_has_the_same_shadows(tmp_path):
     whole = remarks(start(made), 8)
     first = start(made)
     half = remarks(first, 4)
-    checkpoint.save(tmp_path / "half.npz", first)
-    second = checkpoint.load(tmp_path / "half.npz", made)
+    run_checkpoint.save(tmp_path / "half.npz", first)
+    second = run_checkpoint.load(tmp_path / "half.npz", made)
     assert half + remarks(second, 8) == whole
     assert np.array_equal(second.params, run(replace(made, shadows={}), 8).params)
 
 
 def test_audit_and_replay_hold_with_shadows(tmp_path):
-    from sortition.studies.audit.run import examine
+    from sortition.studies.audit.audit_run import examine
 
     (run,) = played(tmp_path, shadow=SHADOWS).runs
     finding = examine(run_folder.Run(run.path), replay=True)
@@ -116,19 +116,19 @@ def test_overlapping_live_records_are_the_same_with_shadows(tmp_path, pace):
 def test_an_overlapping_run_that_goes_on_has_the_same_shadows(tmp_path, pace):
     from dataclasses import replace
 
-    from tests.simulation.test_overlap import setup
+    from tests.simulation.test_event_loop import setup
 
     from sortition.federation.pace import Pace
     from sortition.selectors import load
-    from sortition.simulation import checkpoint, start
+    from sortition.simulation import run_checkpoint, start
 
     made = replace(setup(Pace(**PACES[pace])), shadows={"by-size": load("by-size"), "oort": load("oort")})
     whole = start(made)
     expected = [whole.play_round() for _ in range(8)]
     first = start(made)
     records = [first.play_round() for _ in range(4)]
-    checkpoint.save(tmp_path / "half.npz", first)
-    second = checkpoint.load(tmp_path / "half.npz", made)
+    run_checkpoint.save(tmp_path / "half.npz", first)
+    second = run_checkpoint.load(tmp_path / "half.npz", made)
     records += [second.play_round() for _ in range(4)]
     assert [record["shadows"] for record in records] == [record["shadows"] for record in expected]
     assert any(record["shadows"]["oort"]["trained"] for record in records)

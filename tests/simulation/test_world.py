@@ -4,9 +4,9 @@ from tests.simulation.small import RULE, SIZES, parts, world
 from torch import nn
 
 from sortition.core import signals
+from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError
 from sortition.core.questions import Measure
-from sortition.core.rounds import Cohort
 from sortition.core.signals import Signal
 from sortition.learning import LocalRule, build
 from sortition.simulation import Devices

@@ -10,8 +10,8 @@ from sortition.core.errors import InputError
 from sortition.learning import vmapped
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner
-from sortition.studies.runs.task import OneRun
-from sortition.studies.workers.together import attempt_all
+from sortition.studies.runs.run_task import OneRun
+from sortition.studies.workers.lockstep_runs import attempt_all
 
 OWN = "tests.studies.test_engines:Attention"
 NORMED = "tests.studies.test_engines:Normed"

@@ -13,6 +13,8 @@ from sortition.cli.run import print_summary
 from sortition.core import Cohort, Selector, State, method
 from sortition.core.errors import InputError, StorageError
 from sortition.data import Dataset, partitions
+from sortition.learning import LocalRule
+from sortition.report.palette import GREY
 from sortition.studies.study_result import notes_of
 from sortition.studies.study_table import Study
 from sortition.studies.types import CompareOptions, StudyOptions
@@ -50,6 +52,31 @@ class Pairs(torch.utils.data.Dataset):
 
 def factory(inputs, classes):
     return nn.Linear(inputs[0], classes)
+
+
+def test_a_batch_of_everything_is_refused_since_a_study_cannot_say_it():
+    with pytest.raises(InputError, match=r"local\.batch must be a number in a study; got None\. A large one takes all"):
+        so.run("uniform", data=(X, Y), clients=6, local=LocalRule(epochs=1, batch=None, lr=0.1), **SMALL)
+
+
+def test_the_lines_of_a_plot_have_the_colours_of_the_report(tmp_path):
+    result = so.compare(["uniform", "oort", First], data=(X, Y), clients=6, **SMALL)
+    chart = result.plot().to_dict()
+    scale = chart["layer"][0]["encoding"]["color"]["scale"]
+    colours = dict(zip(scale["domain"], scale["range"], strict=True))
+    figure = result.figure("accuracy").svg
+    assert list(colours) == ["uniform", "oort", "First"]
+    assert colours["uniform"] == GREY
+    assert all(f'stroke="{colour}"' in figure for colour in colours.values())
+
+
+def test_the_band_of_a_plot_ends_where_the_metric_does():
+    options = {**SMALL, "rounds": 1, "seeds": 3, "local": {"steps": 1, "batch": 1, "lr": 0.01}}
+    result = so.compare(["uniform"], data=(X, Y, X[:2], Y[:2]), clients=6, **options)
+    accuracies = [run.records[-1]["test"]["accuracy"] for run in result.runs]
+    assert len(set(accuracies)) > 1  # of two test examples, so that the interval is wider than any accuracy
+    values = result.plot().to_dict()["data"]["values"]
+    assert all(0 <= row["low"] < row["high"] <= 1 for row in values)
 
 
 def test_names_instances_and_classes_are_compared_in_five_lines():
@@ -163,7 +190,7 @@ def first_half(labels, clients, rng):
 def test_what_is_odd_about_own_data_is_noted_in_manifest_and_result(capsys):
     result = so.compare(["uniform"], data=(X, Y + 1), clients=6, partition=first_half, **{**SMALL, "seeds": 2})
     labels, held_out, unheld = result.notes
-    assert labels.startswith("own has 5 classes, labels 0 … 4, but examples of only 4 (none of 0).")
+    assert labels.startswith("data has 5 classes, labels 0 … 4, but examples of only 4 (none of 0).")
     assert held_out == "26 of the 120 examples in the partition are held out for testing."
     assert unheld == "98 of 192 training examples are held by no client, and are not used."
     assert all(tuple(run.manifest["notes"]) == result.notes for run in result.runs)

@@ -11,7 +11,7 @@ from tests.studies.tables import small
 
 from sortition.core import Guards
 from sortition.core.errors import InputError
-from sortition.studies import federation
+from sortition.studies import build_federation
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import state
@@ -37,7 +37,7 @@ def test_a_method_overrides_a_setting_overrides_the_study():
     }
     for run in made.runs:
         assert validated(RunConfig, run.table(), "run").guards == run.guards
-        assert federation.setup(run)[1].guards == run.guards
+        assert build_federation.setup(run)[1].guards == run.guards
 
 
 def test_the_command_line_and_sweeps_reach_them():
@@ -78,7 +78,7 @@ def test_bad_tables_are_told_before_anything_runs(wrong, told):
 
 def test_a_minimum_above_the_cohort_is_told_too():
     with pytest.raises(InputError, match=r"Guards.minimum must be at most the cohort, 3; got 9"):
-        federation.setup(plan(small(seeds=1, guards={"minimum": 9})).runs[0])
+        build_federation.setup(plan(small(seeds=1, guards={"minimum": 9})).runs[0])
 
 
 def test_the_page_works_as_printed(tmp_path):

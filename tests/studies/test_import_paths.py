@@ -1,5 +1,6 @@
 """What Python code can give, a file can name by import path, if the user allows it."""
 
+import hashlib
 import sys
 
 import pytest
@@ -125,3 +126,19 @@ def test_code_that_the_plan_does_not_name_is_not_imported(file, tmp_path):
     config.write_text(config.read_text().replace("given_by_path:even", "gone:even").replace('"main"', '"other"'))
     assert call("run", file, "-o", runs, *allowed, "--set", "seeds=[1]").exit_code == 0
     assert len(run_folder.find(runs)) == 2
+
+
+def test_objects_that_do_not_say_their_module_have_a_digest(tmp_path, monkeypatch):
+    source = """
+class Nameless:
+    __module__ = None
+
+
+built_in = dict().get
+instance = Nameless()
+"""
+    (tmp_path / "nameless.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    expected = hashlib.sha256(source.encode()).hexdigest()
+    for name in ("built_in", "instance", "Nameless"):
+        assert own_code.digest("task.loss", f"nameless:{name}") == expected

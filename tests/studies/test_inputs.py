@@ -117,7 +117,7 @@ def test_settings_with_other_inputs_are_named(tmp_path):
 
 def test_clients_of_several_types_are_refused():
     images = np.zeros((20, 4, 4), np.uint8)
-    with pytest.raises(InputError, match=r"own.x must be of one type for all clients; got examples of float64, uint8"):
+    with pytest.raises(InputError, match=r"data.x must be of one type for all clients; got examples of float64, uint8"):
         from_clients({"a": (images, LABELS[:20]), "b": (images / 255, LABELS[:20])})
 
 

@@ -8,8 +8,8 @@ from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.data import by_client, load, partitions
 from sortition.studies import arguments, python_objects
+from sortition.studies.build_federation import split
 from sortition.studies.config import Data, validated
-from sortition.studies.federation import split
 
 ROWS = np.repeat(np.arange(60.0)[:, None], 2, axis=1)  # an example is the number of its row
 LABELS = np.arange(60) % 3

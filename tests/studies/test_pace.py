@@ -6,9 +6,11 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.core.errors import InputError
-from sortition.federation.pace import Pace, Quantile, Staleness
+from sortition.federation.deadline import Quantile
+from sortition.federation.pace import Pace
+from sortition.federation.staleness import Staleness
 from sortition.results import run_folder
-from sortition.studies.audit.run import examine
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner
 
@@ -35,9 +37,13 @@ def test_the_table_is_the_setting():
     [
         (
             {"devices": {"deadline": 3.0}},
-            r"devices\.deadline must be left out; got 3\.0\. Write pace = { deadline = 3\.0 }",
+            r"devices\.deadline must be left out; got 3\.0\. Move deadline to \[pace\]: the server decides how long",
         ),
-        ({"devices": {"overselect": 1.5}}, r"devices\.overselect must be left out; got 1\.5\. Write pace ="),
+        (
+            {"devices": {"overselect": 1.5}},
+            r"devices\.overselect must be left out; got 1\.5\. Move overselect to \[pace\]: .* how many clients",
+        ),
+        ({"devices": {"deadline": {"quantile": 0.8}}}, r"Move deadline to \[pace\]: [^{}]*$"),
         ({"pace": {"buffers": 3}}, r"Unknown key 'buffers'; .*pace has .*Did you mean 'buffer'\?"),
         ({"pace": {"kind": "buffered"}}, r"pace\.buffer must be given"),
         ({"pace": {"staleness": "saa"}}, r"pace\.staleness must be left out where late = 'drop'"),

@@ -16,13 +16,13 @@ from sortition.report import write as write_report
 from sortition.results import run_folder
 from sortition.results.policy_costs import ALL_RULES, PolicyRun, rule_costs
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, checkpoint, run, start
-from sortition.simulation.habits import DailyLife
-from sortition.studies.audit.run import examine
+from sortition.simulation import Devices, FaultDraws, Faults, Habits, Setup, run, run_checkpoint, start
+from sortition.simulation.batteries import DailyLife
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.audit.why import why
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
-from sortition.studies.policy_costs import with_policy_costs
+from sortition.studies.policy_cost_runs import with_policy_costs
 
 TWICE = Policy(participations=1, window="2 rounds")
 KEY = "participations=1/2 rounds"
@@ -77,7 +77,7 @@ class TestSimulator:
             owners = [client // 5 for client in record["cohort"]]
             assert len(owners) == len(set(owners)) == 2
 
-    @pytest.mark.parametrize("rule", ["battery", "charging", "idle", "hours"])
+    @pytest.mark.parametrize("rule", ["battery", "charging", "idle", "hours", "server's hours"])
     def test_rules_on_the_habits_of_simulated_devices(self, rule):
         habits = Habits(zones=(-8.0, 0.0, 9.0))
         policies = {
@@ -85,9 +85,11 @@ class TestSimulator:
             "charging": Policy(charging=True),
             "idle": Policy(idle=True),
             "hours": Policy(hours="22-6", local_hours=True),
+            "server's hours": Policy(hours="22-6"),
         }
         own = world(seed=3, devices=Devices(speed=0.002))  # a round takes hours
-        made = Setup(own, load("uniform"), 2, 40, policies=(policies[rule],), habits=habits, seed=5)
+        rounds = 150 if rule == "server's hours" else 40  # a round that the policy leaves empty takes ten minutes
+        made = Setup(own, load("uniform"), 2, rounds, policies=(policies[rule],), habits=habits, seed=5)
         life = DailyLife(habits, own.n_clients, own.seed)
         records = []
         run(made, on_record=lambda _, record: records.append(record) and None)
@@ -99,6 +101,7 @@ class TestSimulator:
                 "charging": facts["charging"],
                 "idle": facts["idle"],
                 "hours": ((clock / 3600 + facts["utc_offset"] - 22) % 24) < 8,
+                "server's hours": np.full(own.n_clients, (clock / 3600 - 22) % 24 < 8),
             }[rule]
             assert all(allowed[client] for client in record["cohort"])
             assert sum((record.get("excluded") or {}).values()) == int((~allowed).sum())
@@ -119,8 +122,8 @@ class TestSimulator:
         whole = [first.play_round() for _ in range(12)]
         half = start(made("uniform"))
         records = [half.play_round() for _ in range(6)]
-        checkpoint.save(tmp_path / "half.npz", half)
-        again = checkpoint.load(tmp_path / "half.npz", made("uniform"))
+        run_checkpoint.save(tmp_path / "half.npz", half)
+        again = run_checkpoint.load(tmp_path / "half.npz", made("uniform"))
         records += [again.play_round() for _ in range(6)]
         assert records == whole
 
@@ -155,8 +158,8 @@ class TestSimulator:
         lines = []
         for _ in range(12):
             lines.append(json.dumps(simulation.play_round()))
-            checkpoint.save(tmp_path / "c.npz", simulation)
-            simulation = checkpoint.load(tmp_path / "c.npz", setup(policies))
+            run_checkpoint.save(tmp_path / "c.npz", simulation)
+            simulation = run_checkpoint.load(tmp_path / "c.npz", setup(policies))
         assert lines == whole
 
     def test_a_crash_counts_nothing_twice(self):
@@ -197,6 +200,7 @@ class TestStudy:
     def test_a_run_without_a_policy_does_not_mention_one(self):
         (config,) = plan(small(seeds=1, method=[{"name": "uniform"}])).runs
         assert "policy" not in config.table()
+        assert "owners" not in config.table()
 
     @pytest.mark.parametrize(
         ("policy", "message"),
@@ -215,6 +219,17 @@ class TestStudy:
         records = [step.record for step in simulate("uniform", **options)]
         assert sorted(client for record in records for client in record["cohort"]) == list(range(6))
 
+    def test_owners_share_a_limit(self):
+        policy = Policy(participations=1, window="1 round", per="owner")
+        options = {"data": "digits", "clients": 6, "rounds": 4, "cohort": 4, "policy": policy, "owners": 3}
+        for step in simulate("uniform", **options):
+            assert sorted(client % 3 for client in step.record["cohort"]) == [0, 1, 2]
+            assert step.record["excluded"] == {"participations=1/1 round per owner": 3}
+
+    def test_more_owners_than_clients_are_refused(self):
+        with pytest.raises(InputError, match=r"owners must be at most the number of clients, 6; got 7"):
+            next(simulate("uniform", data="digits", clients=6, rounds=1, cohort=2, owners=7))
+
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
@@ -228,7 +243,14 @@ class TestAudit:
         for replay in (False, True):
             finding = examine(limited, replay=replay)
             assert not finding.faults
-            assert finding.recomputed == len(limited.records)
+            assert finding.n_recomputed == len(limited.records)
+
+    def test_a_run_with_owners_holds(self, tmp_path):
+        policy = {"participations": 1, "window": "2 rounds", "per": "owner"}
+        folder = played(tmp_path, {"name": "uniform"}, policy=policy, owners=2, availability="always")
+        finding = examine(folder, replay=True)
+        assert not finding.faults
+        assert finding.n_recomputed == len(folder.records)
 
     def test_an_exclusion_that_is_made_up_is_found(self, limited, tmp_path):
         shutil.copytree(limited.path, tmp_path / "run")

@@ -3,7 +3,7 @@
 import numpy as np
 from tests.studies.tables import small
 
-from sortition.studies import federation
+from sortition.studies import build_federation
 from sortition.studies.plan import plan
 
 
@@ -14,8 +14,8 @@ def run_of(method="uniform", **changes):
 
 def test_a_share_of_every_client_goes_to_the_server_and_to_nobody_else():
     table = small()
-    before = federation.split(run_of().data, 0)
-    after = federation.split(run_of(data={**table["data"], "validation": 0.2}).data, 0)
+    before = build_federation.split(run_of().data, 0)
+    after = build_federation.split(run_of(data={**table["data"], "validation": 0.2}).data, 0)
     assert before.validation is None
     for own, less in zip(before.train.indices, after.train.indices, strict=True):
         assert set(less) < set(own)
@@ -28,15 +28,15 @@ def test_a_share_of_every_client_goes_to_the_server_and_to_nobody_else():
 
 
 def test_without_the_key_only_a_method_that_asks_the_server_holds_examples_out():
-    _, uniform = federation.setup(run_of())
-    _, greedy = federation.setup(run_of("greedyfed"))
+    _, uniform = build_federation.setup(run_of())
+    _, greedy = build_federation.setup(run_of("greedyfed"))
     assert uniform.world.validation is None
     assert uniform.world.holdings.sizes.sum() == greedy.world.holdings.sizes.sum() + greedy.world.validation.size
     assert "validation" not in run_of("greedyfed").table()["data"]  # folders stay as they are
 
 
 def test_devices_of_unequal_speed_give_the_fact_speed():
-    spread, _ = federation.setup(run_of("oort", devices={"speed_spread": 0.5}))
-    alike, _ = federation.setup(run_of("oort"))
+    spread, _ = build_federation.setup(run_of("oort", devices={"speed_spread": 0.5}))
+    alike, _ = build_federation.setup(run_of("oort"))
     np.testing.assert_array_equal(spread.population.speed, spread.world.fleet.speed)
     assert "speed" not in alike.population.facts

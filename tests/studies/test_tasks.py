@@ -13,8 +13,8 @@ from sortition.core.errors import InputError, SortitionError
 from sortition.core.import_policy import only
 from sortition.results import metrics
 from sortition.results.task_metric import higher_is_better, metric_of
-from sortition.simulation import checkpoint, start
-from sortition.studies import federation
+from sortition.simulation import run_checkpoint, start
+from sortition.studies import build_federation
 from sortition.studies.plan import plan
 
 SMALL = {"rounds": 3, "cohort": 2, "clients": 5, "progress": False, "jobs": 1}
@@ -237,6 +237,24 @@ def test_outputs_with_logits_and_a_loss_of_the_models_own():
         sortition.run("uniform", data=(x, y), model="mlp", loss="model", **SMALL)
 
 
+class WrappedInDict(Wrapped):
+    """Returns logits and a loss in a dict."""
+
+    def forward(self, vector, labels=None):
+        return vars(super().forward(vector, labels))
+
+
+@pytest.mark.parametrize("task", [{}, {"loss": "model", "metric": "accuracy"}])
+def test_outputs_may_be_a_dict(task):
+    x, _ = regression()
+    y = (x[:, 0] > 0).astype(np.int64)
+    attributes, keys = (
+        sortition.run("uniform", data=(x, y), model=model, local=RATE, **task, **SMALL)
+        for model in (Wrapped, WrappedInDict)
+    )
+    assert attributes.runs[0].records[-1]["test"] == keys.runs[0].records[-1]["test"]
+
+
 class Sequences(nn.Module):
     """Gives a label to every step of a float sequence (n, T, F)."""
 
@@ -267,7 +285,7 @@ def test_whole_numbers_as_targets_of_a_regression_are_numbers():
     x, y = regression()
     ages = np.abs(np.rint(10 * y)).astype(np.int64)
     result = sortition.run("uniform", data=(x, ages), loss="mse", local={**RATE, "lr": 0.001}, **SMALL)
-    assert result.runs[0].manifest["targets"] == "targets (float32) of shape ()"
+    assert result.runs[0].manifest["targets"] == "numbers (float32), one per example"
     assert result.runs[0].manifest["classes"] == 0
 
 
@@ -324,16 +342,21 @@ def test_a_bad_loss_is_refused_in_one_sentence(loss, words, tmp_path):
 
 def test_other_refusals_before_anything_runs():
     x, y = regression()
-    with pytest.raises(InputError, match=r"own\.y must be labels.*\(classification only\); got .*Give loss='mse'"):
+    with pytest.raises(InputError, match=r"data\.y must be labels.*\(classification only\); got .*Give loss='mse'"):
         sortition.run("uniform", data=(x, y), **SMALL)
     with pytest.raises(InputError, match=r"Unknown loss 'msee'; task has .* Did you mean 'mse'"):
         sortition.run("uniform", data=(x, y), loss="msee", **SMALL)
     with pytest.raises(InputError, match=r"partition 'dirichlet' must be given labels \(classification only\)"):
         sortition.run("uniform", data=(x, y), loss="mse", partition="dirichlet", **SMALL)
-    with pytest.raises(InputError, match=r"own\.y must be labels, whole numbers, where the loss is 'cross-entropy'"):
+    with pytest.raises(InputError, match=r"data\.y must be labels, whole numbers, where the loss is 'cross-entropy'"):
         sortition.run("uniform", data=(x, y), loss="cross-entropy", **SMALL)
     with pytest.raises(InputError, match=r"target must be given as loss = … where a study is judged by r2"):
         sortition.run("uniform", data=(x, y), loss="mse", metric="r2", target={"accuracy": 0.5}, **SMALL)
+    for loss in ("mse", "mae"):
+        with pytest.raises(InputError, match=rf"task\.metric must not be 'accuracy' here: .*; got loss = '{loss}'"):
+            sortition.run("uniform", data=(x, y), loss=loss, metric="accuracy", **SMALL)
+    with pytest.raises(InputError, match=r"accuracy needs class labels; got targets such as .*, not 0 and 1"):
+        sortition.run("uniform", data=(x, y[:, None]), loss=nn.SmoothL1Loss(), metric="accuracy", **SMALL)
     with pytest.raises(InputError, match=r"loss must be a name or a function .*nn\.MSELoss\(\)"):
         sortition.run("uniform", data=(x, y), loss=nn.MSELoss, **SMALL)
     with pytest.raises(InputError, match=r"outputs of shape \(2, 4\) for targets of shape \(2,\)"):
@@ -390,13 +413,13 @@ def test_a_checkpoint_of_a_task_goes_on_to_the_same_records(tmp_path):
     x, y = regression()
     np.savez(tmp_path / "own.npz", x=x, y=y)
     config = plan(study_table(tmp_path / "own.npz", loss="mse", metric="mae")).runs[0]
-    setup = federation.setup(config)[1]
+    setup = build_federation.setup(config)[1]
     simulation = start(setup)
     whole = [simulation.play_round() for _ in range(4)]
     first_half = start(setup)
     records = [first_half.play_round() for _ in range(2)]
-    checkpoint.save(tmp_path / "checkpoint.npz", first_half)
-    second_half = checkpoint.load(tmp_path / "checkpoint.npz", setup)
+    run_checkpoint.save(tmp_path / "checkpoint.npz", first_half)
+    second_half = run_checkpoint.load(tmp_path / "checkpoint.npz", setup)
     records += [second_half.play_round() for _ in range(2)]
     assert json.dumps(records) == json.dumps(whole)
 

@@ -11,7 +11,7 @@ from sortition.core import cost
 from sortition.core.cost import Until, cumulative_costs, last_costs
 from sortition.core.errors import InputError, StorageError
 from sortition.results import run_folder
-from sortition.studies.audit.run import examine
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.estimate import estimates
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner
@@ -65,8 +65,11 @@ def test_without_a_limit_nothing_of_it_is_written():
     ("table", "message"),
     [
         ({}, r"rounds must be given, or until = { seconds = … }; got nothing\."),
-        ({"until": {}}, r"until must be one of seconds, megabytes and passes; got nothing"),
-        ({"until": {"seconds": 1, "passes": 2}}, r"until must be one of .*; got seconds and passes"),
+        (
+            {"until": {}},
+            r"until must name exactly one of seconds, megabytes or passes; got none\. Write",
+        ),
+        ({"until": {"seconds": 1, "passes": 2}}, r"until must name exactly one of .*; got seconds and passes"),
         ({"until": {"seconds": 0}}, r"until\.seconds must be finite and > 0; got 0"),
         ({"until": {"seconds": float("inf")}}, r"until\.seconds must be finite and > 0; got inf"),
         ({"until": {"second": 3}}, r"Unknown key 'second'.*Did you mean 'seconds'"),

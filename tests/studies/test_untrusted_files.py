@@ -10,8 +10,8 @@ from tests.studies.tables import small
 from sortition import report
 from sortition.core.errors import InputError, SortitionError
 from sortition.results import run_folder
+from sortition.studies.audit import audit_run as audit
 from sortition.studies.audit import explain
-from sortition.studies.audit import run as audit
 from sortition.studies.plan import plan, read
 from sortition.studies.runs import runner
 

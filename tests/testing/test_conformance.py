@@ -288,7 +288,7 @@ class Noisy(Good):
 )
 def test_a_broken_method_is_told_what_it_breaks(broken, sentence, monkeypatch):
     if broken is Quadratic:  # 100,000² bytes need not be tried for real
-        monkeypatch.setattr("sortition.testing.cost.selection_cost", lambda s, n: (0.01, float(n) ** 2))
+        monkeypatch.setattr("sortition.testing.selection_cost.selection_cost", lambda s, n: (0.01, float(n) ** 2))
     with pytest.raises(ContractError, match=sentence):
         check_selector(broken)
 

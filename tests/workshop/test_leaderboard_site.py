@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -73,6 +74,13 @@ def test_the_files_hold_all_runs_and_standings(data: Data, results: pl.DataFrame
     assert rows[0]["suite"] == SUITE.version
     assert {row["table"] for row in rows} == {"default", "tuned"}
     assert pl.read_parquet(io.BytesIO(parquet_bytes(results))).height == results.height
+
+
+def test_a_row_that_somebody_called_like_a_formula_is_a_text_in_the_csv(data: Data) -> None:
+    hostile = copy.deepcopy(data)
+    next(iter(hostile["tracks"]["seconds"]["tables"].values()))["rows"][0]["row"] = "=1+1"
+    rows = list(csv.DictReader(io.StringIO(standings_csv(hostile))))
+    assert {row["row"] for row in rows if "1+1" in row["row"]} == {"'=1+1"}
 
 
 def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame) -> None:

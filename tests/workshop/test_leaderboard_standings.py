@@ -9,8 +9,8 @@ from tests.workshop.leaderboard_results import made_up_results
 from workshop.leaderboard_site import RESULTS
 from workshop.leaderboard_standings import best_rows, published_standings, write_standings
 
-from sortition.advice.leaderboard import standings_note
 from sortition.advice.profile import Limits
+from sortition.advice.quoted_standings import standings_note
 from sortition.leaderboard.entrants import load_configurations
 from sortition.leaderboard.published import FILE, Published, load_published
 from sortition.leaderboard.tracks import load_tracks

@@ -11,8 +11,8 @@ import pytest
 from workshop.reproduction_pages import extents_of
 
 from sortition.reproduction import index
-from sortition.reproduction.page import MADE_BY
 from sortition.reproduction.preset import load_preset, preset_names
+from sortition.reproduction.preset_page import MADE_BY
 from workshop import reproduction_pages
 
 DOCS = Path(__file__).parents[2] / "docs" / "reproduction"

@@ -12,7 +12,7 @@ from sortition.core.registrar import Registrar
 from sortition.core.selector import AnySelector, Needs
 from sortition.core.signals import Signal
 from sortition.leaderboard.entries import REFERENCES, default_entries
-from sortition.studies import methods
+from sortition.studies import method_entries
 from sortition.studies.overlay import label_of
 
 Candidates = dict[str, AnySelector]  # by label
@@ -31,7 +31,7 @@ def allowed(limits: Limits) -> tuple[Candidates, Reasons]:
         options = {key: value for key, value in entry.items() if key not in ("name", "label")}
         if entry["name"] == "microcosm" and not options:
             options = {"secure_aggregation": limits.secure_aggregation}
-        selector = methods.selector(entry["name"], options).resolved(facts)
+        selector = method_entries.selector(entry["name"], options).resolved(facts)
         broken_limit = reason(selector.needs, limits)
         if broken_limit:
             ruled_out[label] = broken_limit
@@ -58,7 +58,9 @@ def reason(needs: Needs, limits: Limits) -> str:
 
 
 def _names(signals: Iterable[Signal]) -> str:
-    return ", ".join(signal.name for signal in signals)
+    """Return the names of signals, each once: a method may ask for a signal that is also reported."""
+    unique_names = dict.fromkeys(signal.name for signal in signals)
+    return ", ".join(unique_names)
 
 
 def usable(candidates: Candidates, federation: KnownFederation) -> tuple[Candidates, Reasons]:

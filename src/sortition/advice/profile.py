@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from sortition import availability
 from sortition.advice.shadows import ShadowSummary
 from sortition.core.arrays import Array, Floats, Ids, not_among
+from sortition.core.cohort import MOST_PLACES, Cohort
 from sortition.core.errors import InputError, bad
-from sortition.core.facts import check_fact
-from sortition.core.rounds import MOST_PLACES, Cohort, Population
+from sortition.core.population import Population, check_fact
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.safe_files import read_regular
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.core.streams import stream
 from sortition.data import partitions
 from sortition.federation.pace import Pace
@@ -308,12 +308,18 @@ def shrunk(federation: KnownFederation, most: int) -> KnownFederation:
     sample = np.sort(stream(0, "advisor's sample").choice(clients, most, replace=False))
     cohort = min(federation.cohort, max(2, round(federation.cohort * most / clients)))
     note = f"{most} of {clients} clients were drawn, and {cohort} of them train a round."
+    masks = federation.masks
+    if masks is not None:
+        masks = masks[:, sample]
+    devices = federation.devices
+    if devices is not None:
+        devices = _of_sample(devices, sample)
     return replace(
         federation,
         counts=federation.counts[sample],
-        masks=None if federation.masks is None else federation.masks[:, sample],
+        masks=masks,
         cohort=cohort,
-        devices=None if federation.devices is None else _of_sample(federation.devices, sample),
+        devices=devices,
         chosen=(),
         notes=(*federation.notes, note),
     )
@@ -336,7 +342,7 @@ def _table(path: Path) -> Array:
         numbers = _numbers(path)
     except FileNotFoundError:
         raise bad("profile", "files that exist", str(path)) from None
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise InputError(f"{path} must be a table of counts; got {error}.") from None
     if not numbers.size or numbers.ndim not in (1, 2):
         raise bad(f"{path.name}", "a table, one row a client", f"shape {numbers.shape}")

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from sortition.core.record import RoundRecord, ShadowRecord
+from sortition.core.round_record import RoundRecord, ShadowRecord
 from sortition.results.table import Table
 
 

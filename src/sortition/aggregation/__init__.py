@@ -13,7 +13,7 @@ a round can be played again from what was saved. In a loop of one's own::
 
 from sortition.aggregation.combine import CombineRule, weighted_sum
 from sortition.aggregation.memory import UpdateMemory
-from sortition.aggregation.server import ServerRule
+from sortition.aggregation.server_table import ServerRule
 from sortition.aggregation.step import StepRule
 
 __all__ = ["CombineRule", "ServerRule", "StepRule", "UpdateMemory", "weighted_sum"]

@@ -166,22 +166,32 @@ def json_value(value: Any) -> Any:
     """Return any value as JSON holds it; a number that is not finite becomes None."""
     if type(value) in JSON_TYPES:  # most values
         return value
+    if type(value) is float:
+        return _finite_or_none(value)
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [json_value(item) for item in value]
     if isinstance(value, set | frozenset):
         return [json_value(item) for item in sorted(value)]
-    if isinstance(value, np.ndarray) and (value.dtype.kind in "biu" or _is_finite(value)):
+    if isinstance(value, np.ndarray) and _has_json_numbers(value):
         return value.tolist()
     if isinstance(value, np.ndarray | np.generic):
         return json_value(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, bool | int | str):  # of a class that derives from them
+    if isinstance(value, float):  # of a class that derives from it
+        return _finite_or_none(value)
+    if isinstance(value, bool | int | str):
         return value
     return str(value)
 
 
-def _is_finite(values: Array) -> bool:
+def _finite_or_none(number: float) -> float | None:
+    if math.isfinite(number):
+        return number
+    return None
+
+
+def _has_json_numbers(values: Array) -> bool:
+    if values.dtype.kind in "biu":
+        return True
     return values.dtype.kind == "f" and bool(np.isfinite(values).all())

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sortition.audit.encoding import decode_ids, decode_numbers
-from sortition.audit.schema import Entry
+from sortition.audit.entry_schema import Entry
 
 SELECTED = "selected"
 GIVEN_UP = "given up"

@@ -21,18 +21,7 @@ from sortition.audit.encoding import (
     encode_other_ids,
     json_value,
 )
-from sortition.audit.entries import (
-    encode_answers,
-    encode_cohort,
-    encode_excluded,
-    encode_joined,
-    encode_kept_out,
-    encode_notes,
-    encode_rehearsal,
-    header,
-)
-from sortition.audit.events import GIVEN_UP, SELECTED, STEP
-from sortition.audit.schema import (
+from sortition.audit.entry_schema import (
     AnswersEntry,
     Entry,
     GivenUpEntry,
@@ -43,14 +32,26 @@ from sortition.audit.schema import (
     StepEntry,
     compact,
 )
+from sortition.audit.entry_writer import (
+    encode_answers,
+    encode_cohort,
+    encode_excluded,
+    encode_joined,
+    encode_kept_out,
+    encode_notes,
+    encode_rehearsal,
+    header,
+)
+from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Ids
-from sortition.core.flights import Received
-from sortition.core.guards.screening import Answers
+from sortition.core.cohort import Cohort
+from sortition.core.guards.row_screening import Answers
+from sortition.core.in_flight import Received
 from sortition.core.intake import with_ids
 from sortition.core.observer import Reports
+from sortition.core.population import Population
 from sortition.core.questions import Measure
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population
 from sortition.core.selector import Needs
 from sortition.core.streams import stream
 from sortition.core.turn import Turn

@@ -8,9 +8,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sortition.audit.entries import commitment, digest_of
+from sortition.audit.entry_schema import Disclosure
+from sortition.audit.entry_writer import commitment, digest_of
 from sortition.audit.log import AuditLog, fresh_salt
-from sortition.audit.schema import Disclosure
 from sortition.core.errors import StorageError
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock

@@ -13,16 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from sortition.audit.encoding import EncodedNumbers, decode_ids, decode_numbers, encode_ids, encode_numbers, json_value
-from sortition.audit.entries import (
-    digest_of,
-    encode_answers,
-    encode_cohort,
-    encode_kept_out,
-    encode_notes,
-    encode_rehearsal,
-)
-from sortition.audit.events import GIVEN_UP, SELECTED, STEP
-from sortition.audit.schema import (
+from sortition.audit.entry_schema import (
     AnswersEntry,
     Entry,
     GivenUpEntry,
@@ -35,14 +26,24 @@ from sortition.audit.schema import (
     cohort_of,
     done_ids,
 )
+from sortition.audit.entry_writer import (
+    digest_of,
+    encode_answers,
+    encode_cohort,
+    encode_kept_out,
+    encode_notes,
+    encode_rehearsal,
+)
+from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Floats, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.errors import SortitionError, shown
-from sortition.core.flights import Normalise
+from sortition.core.guards.row_screening import Answers
 from sortition.core.guards.scales import MODEL
-from sortition.core.guards.screening import Answers
+from sortition.core.in_flight import Normalise
+from sortition.core.population import Population
 from sortition.core.questions import Reading
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.core.turn import Turn
 
@@ -237,7 +238,7 @@ class _Recomputer:
             self._answer(turn, entry, question, number=number, replayed=replayed)
         if turn.question is not None:
             signal = turn.question.signal.name
-            raise Differs(f"{self.registrar.owner} asks for {signal!r}, a question that the log lacks.")
+            raise Differs(f"{self.registrar.method_name} asks for {signal!r}, a question that the log lacks.")
         self._compare_cohort(turn.cohort or Cohort.uniform([]), entry)
         _check_equal("remembered scales", _of_signals(turn.scales), _of_signals(entry.get("scales")))
         return turn

@@ -14,7 +14,7 @@ from sortition.availability._mode import Mask
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import DataError, InputError, bad, printable
 from sortition.core.storage.npz import read_npy, read_npz
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +45,7 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
         table = read_table(path, COLUMNS)
     except InputError:
         raise
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as a trace: {error}.") from error
     if not _has_trace_columns(table):
         matrix = _read_plain_numbers(path)

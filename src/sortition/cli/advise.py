@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.options import Allow, Quiet, allowing, console
+from sortition.cli.shared_options import Allow, Quiet, allowing, console, line_printer
 
 Source = Annotated[
     Path,
@@ -23,7 +23,7 @@ Cohort = Annotated[int | None, typer.Option(min=1, help="clients a round, if the
 def advise(
     source: Source,
     cohort: Cohort = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="seconds to simulate, about")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="about how many seconds to simulate")] = 60.0,
     quiet: Quiet = False,
     allow: Allow = None,
 ) -> None:
@@ -31,21 +31,16 @@ def advise(
 
     Example: sortition advise profile.toml
     """
-    from sortition.advice import advise as advisor
-    from sortition.advice.sources import known_federation
+    from sortition.advice import simulated_ranking as advisor
+    from sortition.advice.read_description import known_federation
 
     with allowing(allow):
         federation = known_federation(source, cohort=cohort)
-        say = _silent if quiet else typer.echo
-        advice = advisor.advise(federation, seconds=seconds, say=say)
+        advice = advisor.advise(federation, seconds=seconds, say=line_printer(quiet=quiet))
     if not quiet:
         console().print(advice.table())
         _print_left_out(advice.ruled_out)
     typer.echo(advice.sentence())
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""
 
 
 def replay(
@@ -61,10 +56,10 @@ def replay(
 
     Example: sortition replay run.npz.history.jsonl
     """
+    from sortition.advice.read_description import known_federation
     from sortition.advice.replay import replay as replayed
     from sortition.advice.replay import replay_table
     from sortition.advice.shadows import shadow_table
-    from sortition.advice.sources import known_federation
 
     with allowing(allow):
         recorded = known_federation(source, cohort=cohort)

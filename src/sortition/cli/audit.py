@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED, INCOMPLETE
-from sortition.cli.options import Allow, allowing, console
+from sortition.cli.shared_options import Allow, allowing, console
 
 if TYPE_CHECKING:
     from sortition.results.table import Table
@@ -43,7 +43,9 @@ FEDERATED = (
 
 def audit(
     folders: Folders,
-    replay: Annotated[bool, typer.Option("--replay", help="replay runs, and compare all their records")] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="play the runs again, and compare all their records")
+    ] = False,
     names: Names = None,
     allow: Allow = None,
 ) -> None:
@@ -79,7 +81,7 @@ def _examinations(folders: list[Path], replay: bool, names_file: Path | None) ->
     from sortition.results import run_folder
     from sortition.results.history import find_history
     from sortition.results.names import read_names
-    from sortition.studies.audit.run import examine, examine_history, examine_log
+    from sortition.studies.audit.audit_run import examine, examine_history, examine_log
 
     names = None
     if names_file is not None:
@@ -112,7 +114,7 @@ def _findings_table(findings: list[Finding]) -> Table:
     for finding in findings:
         answers = "replayed" if finding.replayed else "as logged"
         table.rows.append(
-            [_name(finding), str(finding.rounds), str(finding.recomputed), answers, finding.verdict],
+            [_name(finding), str(finding.rounds), str(finding.n_recomputed), answers, finding.verdict],
         )
     return table
 
@@ -124,7 +126,7 @@ def _remarks(findings: list[Finding]) -> list[str]:
 
 def _believed(findings: list[Finding]) -> list[str]:
     """Return what was believed, not compared."""
-    checked = [finding for finding in findings if finding.recomputed]
+    checked = [finding for finding in findings if finding.n_recomputed]
     lines = []
     if any(not finding.replayed and not finding.federated for finding in checked):
         lines.append(AS_LOGGED)

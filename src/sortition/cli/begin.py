@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.options import console
 from sortition.cli.prose import bare
+from sortition.cli.shared_options import console
 
 
 def init(
     file: Annotated[Path, typer.Argument(help="the file to write")] = Path("study.toml"),
-    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
 ) -> None:
     """Write a commented study file that runs in a minute, to be changed.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.options import Allow, allowing
+from sortition.cli.shared_options import Allow, allowing
 
 if TYPE_CHECKING:
     from sortition.core.selector import AnySelector
@@ -21,10 +21,14 @@ def budget(
     what: Annotated[list[str], typer.Argument(help="a study's TOML file, or methods by name", show_default=False)],
     noise: Annotated[float, typer.Option(help="noise multiplier: its standard deviation over one client's influence")],
     delta: Annotated[float, typer.Option(help="δ, well below one over the number of clients")] = 1e-5,
-    clients: Annotated[int | None, typer.Option(min=1, help="how many clients, for methods by name")] = None,
-    cohort: Annotated[int | None, typer.Option(min=1, help="how many are chosen in a round, stand-bys too")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="how many rounds")] = None,
-    q: Annotated[float | None, typer.Option(help="the probability of poisson", show_default="cohort / clients")] = None,
+    clients: Annotated[int | None, typer.Option(min=1, help="number of clients, for a method that you name")] = None,
+    cohort: Annotated[
+        int | None, typer.Option(min=1, help="number of clients that are chosen in a round, stand-bys included")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds")] = None,
+    q: Annotated[
+        float | None, typer.Option(help="sampling probability of the method poisson", show_default="cohort / clients")
+    ] = None,
     accountant: Annotated[str, typer.Option(help="rdp, or pld: tighter and slower")] = "rdp",
     allow: Allow = None,
 ) -> None:
@@ -35,7 +39,7 @@ def budget(
     Example: sortition budget poisson uniform --clients 1000 --cohort 20 --rounds 500 --noise 1.0
     """
     from sortition.core.errors import InputError
-    from sortition.privacy.budget import privacy_budget
+    from sortition.privacy.epsilon import privacy_budget
 
     with allowing(allow):
         if len(what) == 1 and what[0].endswith(".toml"):
@@ -72,7 +76,7 @@ def _of_methods(
     from sortition.core.errors import bad
     from sortition.privacy import Deployment
     from sortition.selectors import load
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
 
     if q is not None and "poisson" not in names:
         raise bad("--q", "left out where no method is poisson", q)
@@ -90,10 +94,10 @@ def _of_methods(
 def _of_study(path: Path) -> Cases:
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.promises import deployments
+    from sortition.studies.study_promises import deployments
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
-    return deployments(plan(table, owner=path.name))
+    return deployments(plan(table, who=path.name))
 
 
 def register(app: typer.Typer) -> None:

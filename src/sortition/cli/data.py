@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from sortition.cli.commands import Commands
-from sortition.cli.options import Allow, console
-from sortition.cli.options import Set as StudySet
+from sortition.cli.shared_options import Allow, console
+from sortition.cli.shared_options import Set as StudySet
 
 if TYPE_CHECKING:
     from sortition.core.registry import Family
@@ -198,7 +198,7 @@ def devices_(
     Example: sortition data devices study.toml --set 'devices.slow="rare labels"' --plot devices.svg
     """
     from sortition.cli import previews
-    from sortition.cli.options import allowing, naming
+    from sortition.cli.shared_options import allowing, naming
     from sortition.data.charts import write
     from sortition.simulation.device_description import describe_devices, devices_chart
 

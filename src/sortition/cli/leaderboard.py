@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sortition.cli.options import Jobs, Quiet, allowing, console
+from sortition.cli.shared_options import Jobs, Quiet, allowing, console
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +28,7 @@ QUICK_SEEDS = 3
 Tune = Annotated[
     bool, typer.Option("--tune", help="try each method's alternatives on the tuning half, the best on the held-out one")
 ]
-Seeds = Annotated[int | None, typer.Option(min=2, help="fewer or more paired seeds", show_default="the suite's")]
+Seeds = Annotated[int | None, typer.Option(min=2, help="number of paired seeds", show_default="the suite's")]
 
 
 def leaderboard(
@@ -43,10 +43,10 @@ def leaderboard(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="folder of results", show_default="runs/leaderboard, runs/leaderboard-2"),
+        typer.Option("-o", "--out", help="folder of the results", show_default="runs/leaderboard, runs/leaderboard-2"),
     ] = None,
     half: Annotated[str | None, typer.Option(help="only the half 'tuning' or 'held-out'")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="a few small federations and seeds")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="run only a few small federations and seeds")] = False,
     tune: Tune = False,
     configurations: Annotated[
         Path | None,
@@ -59,7 +59,8 @@ def leaderboard(
     jobs: Jobs = None,
     retry: Annotated[bool, typer.Option("--retry", help="suite 2: play failed runs again")] = False,
     hours: Annotated[
-        float | None, typer.Option(min=0, help="suite 2: begin no more runs after so long", show_default="no limit")
+        float | None,
+        typer.Option(min=0, help="suite 2: start no more runs after this many hours", show_default="no limit"),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="run nothing; read what is finished")] = False,
     estimate: Annotated[
@@ -68,8 +69,10 @@ def leaderboard(
     verify: Annotated[
         bool, typer.Option("--verify", help="suite 2: check stored results, and play a random tenth again")
     ] = False,
-    verify_share: Annotated[float, typer.Option(min=0, max=1, help="of the runs that --verify plays again")] = 0.1,
-    verify_seed: Annotated[int, typer.Option(min=0, help="by which --verify draws them")] = 0,
+    verify_share: Annotated[
+        float, typer.Option(min=0, max=1, help="share of the runs that --verify plays again")
+    ] = 0.1,
+    verify_seed: Annotated[int, typer.Option(min=0, help="seed by which --verify draws these runs")] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Compare all methods on a frozen suite of federations; only what is missing is run.
@@ -121,10 +124,17 @@ def leaderboard(
         tune=tune,
         retry=retry,
         quiet=quiet,
-        stop_at=math.inf if hours is None else time.monotonic() + 3600 * hours,
+        stop_at=_moment_after(hours),
     )
     with allowing(users_modules):
         _on_tracks(options, show=show, estimate=estimate, verify=verify, share=verify_share, seed=verify_seed)
+
+
+def _moment_after(hours: float | None) -> float:
+    """Return the moment of the monotonic clock after so many hours; infinite without a limit."""
+    if hours is None:
+        return math.inf
+    return time.monotonic() + 3600 * hours
 
 
 def _on_tracks(options: TrackOptions, *, show: bool, estimate: bool, verify: bool, share: float, seed: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sortition.cli.options import console
+from sortition.cli.shared_options import console, line_printer
 
 if TYPE_CHECKING:
     from sortition.leaderboard.entrants import Configurations, Entrant
@@ -88,9 +88,11 @@ def run_tracks(options: TrackOptions) -> None:
     suite, configurations = options.load()
     defaults = options.defaults(configurations)
     os.nice(NICENESS)
+    seeds = options.seeds
+    if options.quick and not seeds:
+        seeds = QUICK_SEEDS
     for track in options.track_names(suite):
         cells = suite.cells(track, options.half, quick=options.quick)
-        seeds = options.seeds or (QUICK_SEEDS if options.quick else None)
         outcome = _play(suite, cells, defaults, options, seeds=seeds)
         if options.tune and not outcome.has_stopped:
             outcome = _tune(suite, track, configurations, defaults, options)
@@ -118,7 +120,7 @@ def _play(
         options.out,
         stop_at=options.stop_at,
         progress=lambda: showing(console(), quiet=options.quiet),
-        say=(lambda line: None) if options.quiet else typer.echo,
+        say=line_printer(quiet=options.quiet),
     )
     for (cell, label, seed), reason in outcome.failed.items():
         last_line = (reason.strip().splitlines() or ["unknown"])[-1]
@@ -151,8 +153,8 @@ def _tune(
 
 def show_tracks(options: TrackOptions) -> None:
     """Print the standings of every track that has runs, by default and tuned."""
-    from sortition.leaderboard.boards import boards_of
     from sortition.leaderboard.run_rows import read_all
+    from sortition.leaderboard.track_boards import boards_of
     from sortition.leaderboard.track_tables import standings_table
 
     suite, configurations = options.load()
@@ -182,8 +184,16 @@ def verify_tracks(options: TrackOptions, *, share: float, seed: int) -> None:
     suite, configurations = options.load()
     cells = [cell for track in options.track_names(suite) for cell in suite.cells(track, options.half)]
     labels = [method.rpartition(":")[2] for method in options.methods] or None
-    say = (lambda line: None) if options.quiet else typer.echo
-    report = verify(suite, options.out, configurations, cells=cells, labels=labels, share=share, seed=seed, say=say)
+    report = verify(
+        suite,
+        options.out,
+        configurations,
+        cells=cells,
+        labels=labels,
+        share=share,
+        seed=seed,
+        say=line_printer(quiet=options.quiet),
+    )
     for note in report.notes:
         typer.echo(f"note: {note}")
     for problem in report.problems:

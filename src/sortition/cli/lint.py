@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.options import Allow, allowing
+from sortition.cli.shared_options import Allow, allowing
 
 if TYPE_CHECKING:
     from sortition.privacy import Deployment, PrivacyFinding, Promises
@@ -21,16 +21,16 @@ NOTHING_BROKEN = "no promise is broken."
 def lint(
     what: Annotated[list[str], typer.Argument(help="a study's TOML file, or methods by name", show_default=False)],
     secure_aggregation: Annotated[
-        bool, typer.Option("--secure-aggregation", help="the server sees sums of updates only")
+        bool, typer.Option("--secure-aggregation", help="promise that the server sees only sums of updates")
     ] = False,
     dp: Annotated[str | None, typer.Option(help="differential privacy: central or local")] = None,
     amplification: Annotated[
-        bool, typer.Option("--amplification", help="the budget is computed with amplification by sampling")
+        bool, typer.Option("--amplification", help="promise a budget that counts on amplification by sampling")
     ] = False,
-    clients: Annotated[int | None, typer.Option(min=1, help="how many clients, for methods by name")] = None,
-    cohort: Annotated[int | None, typer.Option(min=1, help="how many train in a round")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="how many rounds")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="exit with 1 for notes, too")] = False,
+    clients: Annotated[int | None, typer.Option(min=1, help="number of clients, for a method that you name")] = None,
+    cohort: Annotated[int | None, typer.Option(min=1, help="number of clients that train in a round")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="exit with 1 also if there are only notes")] = False,
     allow: Allow = None,
 ) -> None:
     """Say which promises of privacy a selection breaks, with references: the exit code is 1 if it breaks any.
@@ -67,7 +67,7 @@ def _lint_methods(names: list[str], promises: Promises, deployment: Deployment) 
     from sortition.cli.methods import default_instance
     from sortition.core.errors import InputError
     from sortition.privacy import Promises, lint
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
 
     if promises == Promises():
         raise InputError(
@@ -82,10 +82,10 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     from sortition.privacy import Promises
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.promises import linted
+    from sortition.studies.study_promises import linted
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
-    study_plan = plan(table, owner=path.name)
+    study_plan = plan(table, who=path.name)
     if promises != Promises():
         return linted(study_plan, promises)
     if not any(run.privacy for run in study_plan.runs):
@@ -95,7 +95,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
 
 def announce(plan: StudyPlan) -> None:
     """Print what is unsound about a study that is about to run, where it promises anything."""
-    from sortition.studies.promises import linted
+    from sortition.studies.study_promises import linted
 
     for label, findings in linted(plan).items():
         for finding in findings:

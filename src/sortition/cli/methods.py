@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.options import Allow, allowing, console
 from sortition.cli.prose import bare, print_prose
+from sortition.cli.shared_options import Allow, allowing, console
 
 if TYPE_CHECKING:
     from sortition.core.signals import Signal
@@ -224,7 +224,7 @@ def _described(signal: Signal) -> str:
 
 
 def _find(name: str) -> SelectorClass:
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
 
     sys.path.insert(0, str(Path.cwd()))
     return selector_class(name)
@@ -235,9 +235,14 @@ def cite(
         str, typer.Argument(help="a folder of runs, a pack, a study's TOML file, or a method", autocompletion=_complete)
     ],
     paragraph: Annotated[
-        bool, typer.Option("--paragraph", help="of runs: also the paragraph of a paper, and answers to checklists")
+        bool,
+        typer.Option(
+            "--paragraph", help="for runs: also print the methods paragraph of a paper, and answers to checklists"
+        ),
     ] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="the paragraph alone, for LaTeX; with --paragraph")] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="print only the paragraph, for LaTeX; use it with --paragraph")
+    ] = False,
     allow: Allow = None,
 ) -> None:
     """Print the BibTeX of a method, or of all methods of a study; of its runs also a paragraph for the paper.
@@ -269,7 +274,7 @@ def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
     """Return the BibTeX of the methods of runs, or the paragraph of a paper."""
     from sortition.report.gather import gather
     from sortition.report.methods_paragraph import methods_paragraph
-    from sortition.report.pack import DOCUMENTS
+    from sortition.report.pack_with_page import DOCUMENTS
     from sortition.results.pack import unpacked
 
     with unpacked([source], DOCUMENTS) as folders:
@@ -282,7 +287,7 @@ def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
 
 
 def _methods_of_file(path: str, allow: list[str] | None) -> list[SelectorClass]:
-    from sortition.studies.methods import selector_class
+    from sortition.studies.method_entries import selector_class
     from sortition.studies.plan import read
 
     with allowing(allow):
@@ -296,20 +301,35 @@ def check(name: Name) -> None:
     """Check a method against the contract that every method keeps, point by point."""
     from sortition.testing import ContractError, contract
 
-    broken_lines: list[str] = []  # where each broken point raised
+    messages: list[str] = []  # what each broken point said
+    lines: list[str] = []  # where it raised
     cls = _find(name)
     for title, point in contract(cls):
         try:
             point()
         except ContractError as error:
             line = _raising_line(error, cls)
-            full_traceback = "" if line in broken_lines else _traceback(error)
-            typer.echo(f"BROKEN  {title}\n        {error}{line}{full_traceback}")
-            broken_lines.append(line)
+            message = f"{_message(error)}{line}"
+            if message in messages:
+                typer.echo(f"BROKEN  {title}\n        The same error as above.")
+            elif line in lines:
+                typer.echo(f"BROKEN  {title}\n        {message}")
+            else:
+                typer.echo(f"BROKEN  {title}\n        {message}{_traceback(error)}")
+            messages.append(message)
+            lines.append(line)
         else:
             typer.echo(f"kept    {title}")
-    if broken_lines:
+    if messages:
         raise typer.Exit(FAILED)
+
+
+def _message(error: BaseException) -> str:
+    """Return what a method raised, or how it chose wrongly in silence."""
+    cause = error.__cause__
+    if cause is None:
+        return str(error)
+    return f"{type(cause).__name__}: {cause}"
 
 
 def _raising_line(error: BaseException, cls: SelectorClass) -> str:
@@ -323,9 +343,11 @@ def _raising_line(error: BaseException, cls: SelectorClass) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """Return what a method raised in full, which is printed once for each line of its code."""
+    """Return the traceback of what a method raised; nothing where the message says what the method must not do."""
+    from sortition.core.errors import SortitionError
+
     cause = error.__cause__
-    if cause is None:
+    if cause is None or isinstance(cause, SortitionError):
         return ""
     text = "".join(traceback.format_exception(cause)).rstrip()
     return "\n" + textwrap.indent(text, " " * 8)

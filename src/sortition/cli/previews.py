@@ -60,17 +60,19 @@ def one_run(study: Path, sets: Sequence[str], setting: str | None, seed: int | N
     from sortition.studies.plan import plan, read
 
     table = {key: value for key, value in read(study).items() if key not in OURS}
-    study_plan = plan(table, sets, owner=study.name)
+    study_plan = plan(table, sets, who=study.name)
     name = setting or study_plan.settings[0]
     if name not in study_plan.settings:
         raise unknown("setting", name, study_plan.settings, study.name)
     config = next(run for run in study_plan.runs if run.setting == name)
-    return config if seed is None else config.model_copy(update={"seed": seed})
+    if seed is None:
+        return config
+    return config.model_copy(update={"seed": seed})
 
 
 def setup_of(config: RunConfig) -> Setup:
     """Return what a run plays."""
-    from sortition.studies.federation import setup
+    from sortition.studies.build_federation import setup
 
     return setup(config)[1]
 

@@ -23,20 +23,20 @@ Sources = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("-o", "--out", help="the page", show_default="in the first folder, named after the study"),
+    typer.Option(
+        "-o", "--out", help="write the page to this file", show_default="in the first folder, named after the study"
+    ),
 ]
 Margin = Annotated[
     float | None,
     typer.Option(
-        help="points of accuracy (% of the baseline's loss) that are practically no difference",
+        help="call smaller differences none: points of accuracy, or % of the baseline's loss",
         show_default="the study's margin",
     ),
 ]
 Baseline = Annotated[
     str | None,
-    typer.Option(
-        help="the method that others are compared with, by label or name", show_default="the study's, or uniform"
-    ),
+    typer.Option(help="compare the methods with this one, by label or name", show_default="the study's, or uniform"),
 ]
 AllPairs = Annotated[
     bool | None,
@@ -49,7 +49,7 @@ Cost = Annotated[
         show_default="the study's, or seconds where devices differ, or rounds",
     ),
 ]
-Open = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
+Open = Annotated[bool, typer.Option("--open", help="open the page in the browser")]
 
 
 def report(
@@ -62,19 +62,21 @@ def report(
     open_: Open = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="a method that is shown; may be repeated", show_default="all", rich_help_panel=METHODS),
+        typer.Option(help="show only this method; may be repeated", show_default="all", rich_help_panel=METHODS),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(help="a method that is not shown; may be repeated", rich_help_panel=METHODS)
+        list[str] | None, typer.Option(help="leave this method out; may be repeated", rich_help_panel=METHODS)
     ] = None,
     order: Annotated[
         list[str] | None,
         typer.Option(
-            help="a method that comes first, then the next", show_default="the study's", rich_help_panel=METHODS
+            help="show this method first; repeat it for those that follow",
+            show_default="the study's",
+            rich_help_panel=METHODS,
         ),
     ] = None,
     rename: Annotated[
-        list[str] | None, typer.Option(help="a method's name here: oort=Oort", rich_help_panel=METHODS)
+        list[str] | None, typer.Option(help="show a method under another name: oort=Oort", rich_help_panel=METHODS)
     ] = None,
     figures: Annotated[
         Path | None,
@@ -82,46 +84,57 @@ def report(
     ] = None,
     chart: Annotated[
         list[str] | None,
-        typer.Option(help="a chart, by the name of its file", show_default="all", rich_help_panel=FIGURES),
+        typer.Option(
+            help="write only this chart, by the name of its file", show_default="all", rich_help_panel=FIGURES
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="a column of the LaTeX tables", show_default="those that decide", rich_help_panel=FIGURES),
+        typer.Option(
+            help="put only this column into the LaTeX tables", show_default="those that decide", rich_help_panel=FIGURES
+        ),
     ] = None,
     format_: Annotated[
         list[str] | None,
         typer.Option("--format", help="png, svg or pdf", show_default="all three", rich_help_panel=FIGURES),
     ] = None,
     style: Annotated[
-        str | None, typer.Option(help="paper or slides", show_default="paper", rich_help_panel=FIGURES)
+        str | None,
+        typer.Option(help="look of the figures: paper or slides", show_default="paper", rich_help_panel=FIGURES),
     ] = None,
     width: Annotated[
         str | None,
         typer.Option(
-            help="inches, or column or page", show_default="a column, or a whole slide", rich_help_panel=FIGURES
+            help="width of a figure: inches, column or page",
+            show_default="a column, or a whole slide",
+            rich_help_panel=FIGURES,
         ),
     ] = None,
     font: Annotated[
         str | None,
         typer.Option(
-            help="a family of this machine, or serif, sans-serif, monospace",
+            help="font of the text: a family that is installed here, serif, sans-serif or monospace",
             show_default="sans-serif",
             rich_help_panel=FIGURES,
         ),
     ] = None,
     text_size: Annotated[
-        float | None, typer.Option(help="points", show_default="8, on slides 20", rich_help_panel=FIGURES)
+        float | None,
+        typer.Option(help="size of the text in points", show_default="8, on slides 20", rich_help_panel=FIGURES),
     ] = None,
     legend: Annotated[
         str | None,
         typer.Option(
-            help="where names of methods stand: lines, top, bottom, right, none",
+            help="where to put the names of methods: lines, top, bottom, right or none",
             show_default="top",
             rich_help_panel=FIGURES,
         ),
     ] = None,
     title: Annotated[
-        bool, typer.Option("--title", help="say above a chart what its lines are", rich_help_panel=FIGURES)
+        bool,
+        typer.Option(
+            "--title", help="write a title above each chart that says what its lines are", rich_help_panel=FIGURES
+        ),
     ] = False,
 ) -> None:
     """Turn runs into one self-contained page: is a method better than the baseline, by how much, at what cost?
@@ -205,11 +218,11 @@ def _refuse_without_figures(options: Mapping[str, object]) -> None:
 def watch(
     folders: Folders,
     out: Out = None,
-    every: Annotated[float, typer.Option(min=1.0, help="seconds between two looks")] = 10.0,
+    every: Annotated[float, typer.Option(min=1.0, help="seconds between two updates of the page")] = 10.0,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="port of the live page on this machine; 0: any that is free")
     ] = 0,
-    serve: Annotated[bool, typer.Option(help="serve the live page; else only rewrite the file")] = True,
+    serve: Annotated[bool, typer.Option(help="serve the live page, or only rewrite the file")] = True,
     margin: Margin = None,
     baseline: Baseline = None,
     cost: Cost = None,
@@ -246,7 +259,10 @@ def watch(
 def pack(
     folder: Annotated[Path, typer.Argument(help="the folder of a study's runs", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="the file", show_default="FOLDER.zip, beside the folder")
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="write the archive to this file", show_default="FOLDER.zip, beside the folder"
+        ),
     ] = None,
 ) -> None:
     """Put a study into one file for a co-author: page, records, configurations, hashes of data and code.
@@ -255,7 +271,7 @@ def pack(
 
     Example: sortition pack runs/first -o first.zip
     """
-    from sortition.report.pack import pack as write_study
+    from sortition.report.pack_with_page import pack as write_study
 
     path = write_study(folder, out)
     typer.echo(f"pack: {path} ({path.stat().st_size / 1e6:.2g} MB)")
@@ -264,7 +280,7 @@ def pack(
 def export(
     folders: Folders,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="folder of the tables", show_default="FOLDER/tables")
+        Path | None, typer.Option("-o", "--out", help="write the tables into this folder", show_default="FOLDER/tables")
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="csv or parquet")] = "csv",
     margin: Margin = None,

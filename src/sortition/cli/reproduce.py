@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import exit_for
-from sortition.cli.options import Allow, Jobs, On, Quiet, allowing, console
+from sortition.cli.shared_options import Allow, Jobs, On, Quiet, allowing, console
 
 if TYPE_CHECKING:
-    from sortition.reproduction.page import ReproductionPage
     from sortition.reproduction.preset import Preset
-    from sortition.reproduction.reproduce import Cuts
+    from sortition.reproduction.preset_page import ReproductionPage
+    from sortition.reproduction.run_preset import Cuts
     from sortition.studies.runs.runner import Execution
 
 
@@ -28,11 +28,17 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="presets, or TOML files of that form; none: list them", autocompletion=_names),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="folder of runs and pages")] = Path("reproduction"),
-    page: Annotated[Path | None, typer.Option(help="where the page goes", show_default="OUT/NAME/NAME.md")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="a setting, a method or setting/method; repeatable")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="fewer seeds")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="fewer rounds")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="write runs and pages into this folder")] = Path(
+        "reproduction"
+    ),
+    page: Annotated[
+        Path | None, typer.Option(help="write the page to this file", show_default="OUT/NAME/NAME.md")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="run only this setting, method or setting/method; may be repeated")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="use only this many seeds")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="play only this many rounds")] = None,
     jobs: Jobs = None,
     on: On = None,
     allow: Allow = None,
@@ -49,8 +55,8 @@ def reproduce(
         _print_index()
         return
     from sortition.reproduction import preset
-    from sortition.reproduction.page import write_pages
-    from sortition.reproduction.reproduce import Cuts, cut
+    from sortition.reproduction.preset_page import write_pages
+    from sortition.reproduction.run_preset import Cuts, cut
     from sortition.studies.runs import runner
 
     screen = console()
@@ -83,8 +89,8 @@ def _reproduce(
     preset: Preset, total: Execution, *, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
 ) -> ReproductionPage:
     """Run and show one preset, write its page where it has one of its own, and add to what failed."""
-    from sortition.reproduction.page import write_pages
-    from sortition.reproduction.reproduce import reproduce
+    from sortition.reproduction.preset_page import write_pages
+    from sortition.reproduction.run_preset import reproduce
     from sortition.studies.runs.progress import showing
 
     screen = console()

@@ -12,13 +12,15 @@ from rich.console import Console
 
 from sortition.cli.exit_codes import exit_for
 from sortition.cli.lint import announce
-from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console, naming
+from sortition.cli.shared_options import Allow, Jobs, On, Quiet, Set, allowing, console, naming
 
 if TYPE_CHECKING:
     from sortition.studies.plan import StudyPlan
 
 File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
-Out = Annotated[Path | None, typer.Option("-o", "--out", help="folder of the runs", show_default="runs/NAME")]
+Out = Annotated[
+    Path | None, typer.Option("-o", "--out", help="write the runs into this folder", show_default="runs/NAME")
+]
 
 
 def run(
@@ -27,8 +29,10 @@ def run(
     set_: Set = None,
     jobs: Jobs = None,
     on: On = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the runs that are in the folder")] = False,
-    only: Annotated[list[str] | None, typer.Option(help="only these settings or methods; wildcards allowed")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the runs that are in the folder")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="run only these settings or methods; wildcards are allowed")
+    ] = None,
     cost: Annotated[
         str | None,
         typer.Option(help="compare at equal rounds, seconds, megabytes or passes", show_default="what the study says"),
@@ -36,7 +40,9 @@ def run(
     policy_costs: Annotated[
         bool, typer.Option("--policy-costs", help="also run each setting without each rule of its policy")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run and how long; run nothing")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print what would run and how long it would take; run nothing")
+    ] = False,
     allow: Allow = None,
     quiet: Quiet = False,
 ) -> None:
@@ -50,7 +56,7 @@ def run(
     """
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.policy_costs import with_policy_costs
+    from sortition.studies.policy_cost_runs import with_policy_costs
     from sortition.studies.run_filter import matching_runs
 
     with allowing(allow):
@@ -60,7 +66,7 @@ def run(
                 table = with_policy_costs(table)
             if cost is not None:
                 table["cost"] = cost
-            whole_plan = plan(table, tuple(set_ or ()), owner=file.name)
+            whole_plan = plan(table, tuple(set_ or ()), who=file.name)
         chosen_plan = matching_runs(whole_plan, tuple(only or ()))
         if dry_run:
             _print_estimate(chosen_plan, jobs)
@@ -164,10 +170,12 @@ def schema() -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="folder of the runs and the report")] = Path("demo"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="write the runs and the report into this folder")] = Path(
+        "demo"
+    ),
     jobs: Jobs = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="fewer or more seeds")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="fewer or more rounds")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="number of seeds")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare the methods on embedded data in about a minute: 100 clients that come and go, skewed labels."""

@@ -8,10 +8,10 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from sortition.clients.received import Context, MakeClient
+from sortition.clients.received_model import Context, MakeClient
 from sortition.core.arrays import Array
-from sortition.core.client import LocalClient
 from sortition.core.errors import InputError, bad
+from sortition.core.local_client import LocalClient
 from sortition.core.signals import SIGNALS, Payload, Signal, find_signal
 
 Facts = Callable[[Context], Mapping[str, npt.ArrayLike]]  # from the framework's context to facts by name
@@ -80,9 +80,10 @@ class Answers:
     def unsure(self) -> list[str]:
         """The names of those signals of which only a training shows whether they can be answered.
 
-        They are metrics of the app's train function.
+        They are metrics of the app's train function, or attributes of what the client's own ``train()`` returns. A
+        client of this package, whose maker says what it ``lacks``, has them all.
         """
-        if not self.app_trains:
+        if not self.app_trains and hasattr(self.make_client, "lacks"):
             return []
         return sorted(name for name in METRICS if name in self.known)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from sortition.clients.models import Model, output_layer, shared_update
-from sortition.clients.received import Config, Received
+from sortition.clients.named_arrays import Model, from_vector, output_layer, shared_update
+from sortition.clients.received_model import Config, MakeClient, Received
 from sortition.core.arrays import Array
-from sortition.core.client import LocalResult
 from sortition.core.errors import InputError
+from sortition.core.local_client import LocalResult
 
 LOSSES = ("train_loss", "train-loss", "train_logloss", "loss")  # as Flower's own examples call it
 STEPS = ("steps", "num-steps", "num_steps")
@@ -161,7 +161,8 @@ class AppClient:
     Args:
         received: the message.
         run: trains, and gives the reply.
-        make: makes the client that answers for the model and the data; None where there is none.
+        make_client: makes, of the message, the client that answers for the model and the data; None where there is
+            none.
         trains_itself: whether it is that client that ``run`` lets train.
     """
 
@@ -169,19 +170,21 @@ class AppClient:
         self,
         received: Received,
         run: Callable[[], AppReply],
-        make: Callable[[], object] | None = None,
+        make_client: MakeClient | None = None,
         *,
         trains_itself: bool = False,
     ) -> None:
         self.received = received
         self.trains_itself = trains_itself
         self._run = run
-        self._make = make
+        self._make_client = make_client
 
     @cached_property
     def inner(self) -> object:
         """The client behind, made once; None where there is none."""
-        return None if self._make is None else self._make()
+        if self._make_client is None:
+            return None
+        return self._make_client(self.received)
 
     def part(self, name: str) -> Any:
         """Return a method or attribute of the client behind; say what is missing where it has none."""
@@ -222,6 +225,11 @@ class AppClient:
     def gradient(self) -> Array:
         """Ask the client behind."""
         return np.asarray(self.part("gradient")())
+
+    def trained_by_itself(self) -> Model:
+        """Return the model that the client behind trains, where the app has no training function."""
+        update = np.asarray(self.part("train")().update)
+        return from_vector(self.received.vector + update, self.received.model)
 
     @cached_property
     def _result(self) -> AppResult:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sortition.clients.models import Model
-from sortition.clients.received import Context, Received
+from sortition.clients.named_arrays import Model
+from sortition.clients.received_model import Context, Received
 from sortition.clients.torch_data import (
     TorchData,
     accuracy,

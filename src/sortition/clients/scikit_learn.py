@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from sortition.clients.received import Context, Received
+from sortition.clients.received_model import Context, Received
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.streams import stream

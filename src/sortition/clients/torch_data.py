@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from sortition.clients.models import Model
+from sortition.clients.named_arrays import Model
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
 

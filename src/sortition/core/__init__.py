@@ -1,6 +1,6 @@
 """The vocabulary: rounds, questions, signals, selectors, and the registrar that advances a selection."""
 
-from sortition.core.client import LocalClient, LocalResult
+from sortition.core.cohort import Cohort, Round
 from sortition.core.errors import (
     DataError,
     InputError,
@@ -9,10 +9,11 @@ from sortition.core.errors import (
     UndeclaredError,
 )
 from sortition.core.guards.settings import Guards
+from sortition.core.local_client import LocalClient, LocalResult
 from sortition.core.policy import Policy
+from sortition.core.population import Population
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population, Round
 from sortition.core.selector import Needs, Selector, method
 from sortition.core.signals import (
     ACCURACY,

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def as_array(who: str, values: npt.ArrayLike) -> Array:
-    """Return the values as an array; refuse rows of different lengths."""
+    """Return the values as an array; refuse rows of different dimensions."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -80,6 +80,13 @@ def frozen(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def unchanging(array: Array) -> Array:
+    """Return an array that its giver cannot change: a read-only one that owns its memory as it is, else a copy."""
+    if array.flags.owndata and not array.flags.writeable:
+        return array
+    return array.copy()
 
 
 def worst_tenth(accuracies: Floats) -> Floats:

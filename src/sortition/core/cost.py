@@ -38,9 +38,10 @@ class Until:
         limits = {item.name: getattr(self, item.name) for item in fields(self)}
         stated = {currency: limit for currency, limit in limits.items() if limit is not None}
         if len(stated) != 1:
-            got = " and ".join(stated) or "nothing"
+            *currencies, last_currency = limits
             raise InputError(
-                f"until must be one of seconds, megabytes and passes; got {got}. Write until = {{ seconds = 3600 }}."
+                f"until must name exactly one of {', '.join(currencies)} or {last_currency}; "
+                f"got {' and '.join(stated) or 'none'}. Write until = {{ seconds = 3600 }}."
             )
         for currency, limit in stated.items():
             if not is_number(limit) or not (math.isfinite(limit) and limit > 0):

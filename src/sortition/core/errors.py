@@ -44,10 +44,10 @@ def shown(value: object) -> str:
     return text
 
 
-def printable(text: str, longest: int = LONGEST_PRINTED) -> str:
+def printable(text: str, max_characters: int = LONGEST_PRINTED) -> str:
     """Return what a client wrote as a terminal can show it: one line, without control characters, and not too long."""
-    if len(text) > longest:
-        text = f"{text[: longest - 1]}…"
+    if len(text) > max_characters:
+        text = f"{text[: max_characters - 1]}…"
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
@@ -68,10 +68,10 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {matches[0]!r}?"
 
 
-def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> InputError:
+def unknown(what: str, name: str, known: Iterable[str], who: str = "") -> InputError:
     """Make the error ``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?``"""
     names = list(known)
-    subject = f"{owner} has" if owner else "known are"
+    subject = f"{who} has" if who else "known are"
     return InputError(f"Unknown {what} {shown(name)}; {subject} {_listed(names)}.{closest(name, names)}")
 
 

@@ -10,12 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids
+from sortition.core.cohort import NOBODY, Notes
 from sortition.core.errors import InputError, bad, unknown
+from sortition.core.guards.row_screening import (
+    Answers,
+    Screened,
+    Shape,
+    in_order_asked,
+    is_compared,
+    screen,
+    winsorised,
+)
 from sortition.core.guards.scales import MODEL
-from sortition.core.guards.screening import Answers, Screened, Shape, in_order_asked, is_compared, screen, winsorised
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Reading
-from sortition.core.rounds import NOBODY, Notes
 from sortition.core.selector import AnySelector
 from sortition.core.signals import Signal
 from sortition.core.storage.safe_files import whole_number
@@ -26,31 +34,31 @@ if TYPE_CHECKING:
 
 
 class SentNorms(NamedTuple):
-    """How long the rows of a signal are that clients sent: one norm per id."""
+    """The norms of the rows of a signal that clients sent, one per id."""
 
     signal: str
     ids: Ids
     norms: Floats
 
 
-class LengthVote(NamedTuple):
-    """Clients that sent vectors of one length, which is their vote on how long the signal's vectors are."""
+class DimensionVote(NamedTuple):
+    """Clients that sent vectors of one dimension, which is their vote on the dimension of the signal's rows."""
 
     signal: str
     ids: Ids
-    length: int
+    dimension: int
 
 
 class UpdateVerdict(NamedTuple):
-    """What the guards say of the updates of a step.
+    """What the guards say of the updates about to be aggregated.
 
     Attributes:
-        refused: which updates are refused, by their row, and why.
-        longest: the largest length that an update, and their combination, may have; infinite: any.
+        refused_rows: why an update is refused, by its row among those that were judged; not by its client.
+        norm_limit: the largest norm that an update, and their combination, may have; infinite: any.
     """
 
-    refused: dict[int, str]
-    longest: float
+    refused_rows: dict[int, str]
+    norm_limit: float
 
 
 @dataclass
@@ -61,16 +69,16 @@ class Intake:
         selector: the method that gets them.
         guards: how far clients are trusted.
         shapes: the shapes of vector signals' rows that are known.
-        scale: tells how long the rows of a signal usually are, where that is remembered.
-        shortest: tells to what length updates of these lengths are shortened while there is no scale.
-        longest: the largest length that a vector may have where its shape is not known.
+        scale: tells the usual norm of a signal's rows, where that is remembered.
+        shortest: tells to what norm updates of these norms are shortened while there is no scale.
+        largest_dimension: the largest dimension that a vector may have where its shape is not known.
         just_come: clients that are new, or back after an absence, where the guards ask.
         rejected: client → why something that it sent was withheld.
         blamed: client → why its update is unsound.
         excused: clients whose refused update is no strike.
-        sent_norms: how long the rows and updates are that clients sent.
-        votes: how many numbers the vectors have that clients sent.
-        misshapen: client → signal → a length that was refused.
+        sent_norms: the norms of the rows and updates that clients sent.
+        votes: the dimensions of the vectors that clients sent.
+        misshapen: client → signal → a dimension that was refused.
         unsound: clients with something that was refused for another reason.
         counters: messages that were late or rejected.
         guarded: what the guards did.
@@ -81,13 +89,13 @@ class Intake:
     shapes: dict[str, Shape]
     scale: Callable[[str], float | None] = lambda name: None
     shortest: Callable[[Floats], float] = lambda norms: float(norms.min(initial=np.inf))
-    longest: int | None = None
+    largest_dimension: int | None = None
     just_come: Ids = field(default_factory=lambda: NOBODY)
     rejected: dict[int, str] = field(default_factory=dict)
     blamed: dict[int, str] = field(default_factory=dict)
     excused: set[int] = field(default_factory=set)
     sent_norms: list[SentNorms] = field(default_factory=list)
-    votes: list[LengthVote] = field(default_factory=list)
+    votes: list[DimensionVote] = field(default_factory=list)
     misshapen: dict[int, dict[str, int]] = field(default_factory=dict)
     unsound: set[int] = field(default_factory=set)
     counters: dict[str, int] = field(default_factory=lambda: {"late": 0, "rejected": 0})
@@ -103,7 +111,7 @@ class Intake:
             excused=set(self.excused),
             sent_norms=list(self.sent_norms),
             votes=list(self.votes),
-            misshapen={client: dict(lengths) for client, lengths in self.misshapen.items()},
+            misshapen={client: dict(dimensions) for client, dimensions in self.misshapen.items()},
             unsound=set(self.unsound),
             counters=dict(self.counters),
             guarded=dict(self.guarded),
@@ -119,8 +127,8 @@ class Intake:
         joined.sent_norms += later.sent_norms
         joined.just_come = np.union1d(self.just_come, later.just_come)
         joined.votes += later.votes
-        for client, lengths in later.misshapen.items():
-            joined.misshapen.setdefault(client, {}).update(lengths)
+        for client, dimensions in later.misshapen.items():
+            joined.misshapen.setdefault(client, {}).update(dimensions)
         joined.unsound |= later.unsound
         for name, count in later.counters.items():
             joined.counters[name] += count
@@ -148,15 +156,15 @@ class Intake:
         return dict.fromkeys(declared, Reading.empty()) | accepted
 
     def strikes(self, overturned: Mapping[str, int]) -> set[int]:
-        """Return the clients that get a strike; not those whose vectors only have the length that most clients send."""
-        wrong_length = set()
-        for client, lengths in self.misshapen.items():
-            if any(overturned.get(name) != length for name, length in lengths.items()):
-                wrong_length.add(client)
-        return self.unsound | wrong_length | (self.blamed.keys() - self.excused)
+        """Return the clients that get a strike; not those who only sent the dimension that most clients send."""
+        wrong_dimension = set()
+        for client, dimensions in self.misshapen.items():
+            if any(overturned.get(name) != dimension for name, dimension in dimensions.items()):
+                wrong_dimension.add(client)
+        return self.unsound | wrong_dimension | (self.blamed.keys() - self.excused)
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Judge updates by their lengths ‖Δ_k‖ (k,), in the order of ``ids``."""
+        """Judge updates by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``, and record these norms."""
         guards = self.guards
         scale = self.scale(MODEL)
         compared = guards.too_far(norms, scale)
@@ -165,15 +173,15 @@ class Intake:
             self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
         self._remember_norms(MODEL, ids, norms)
         sound_norms = np.delete(norms, list(refused))
-        longest = np.inf
+        norm_limit = np.inf
         if guards.clip and scale is not None:
-            longest = guards.clip * scale
+            norm_limit = guards.clip * scale
         elif guards.clip:
-            longest = self.shortest(sound_norms)
-        n_shortened = int((sound_norms > longest).sum())
+            norm_limit = self.shortest(sound_norms)
+        n_shortened = int((sound_norms > norm_limit).sum())
         if n_shortened:
             self.guarded["shortened"] = n_shortened
-        return UpdateVerdict(refused, longest)
+        return UpdateVerdict(refused, norm_limit)
 
     def _excuses(self, ids: Ids, scale: float | None) -> bool:
         """Tell whether norms that exceed those of others are no strike.
@@ -206,7 +214,9 @@ class Intake:
         guards = self.guards
         if self._is_winsorised(signal) and guards.remember:
             guards = replace(guards, norm=0)  # what is only larger than usual is clipped, not refused
-        return screen(signal, answers, asked, shape, guards=guards, longest=self.longest, scale=scale)
+        return screen(
+            signal, answers, asked, shape, guards=guards, largest_dimension=self.largest_dimension, scale=scale
+        )
 
     def _is_winsorised(self, signal: Signal) -> bool:
         """Tell whether large numbers of a signal are clipped."""
@@ -216,16 +226,16 @@ class Intake:
         """Return the sound rows, winsorised; count unsound ones, and remember the shape."""
         reading = screened.reading
         rejected = screened.rejected
-        lengths = screened.lengths
+        dimensions = screened.dimensions
         self.counters["rejected"] += len(rejected)
         self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
         if len(reading) and signal.of != "pairs":
             self.shapes.setdefault(signal.name, reading.values.shape[1:])
             if reading.values.ndim == 2:
-                self.votes.append(LengthVote(signal.name, reading.ids, reading.values.shape[1]))
-        for client, length in lengths.items():
-            self.votes.append(LengthVote(signal.name, np.array([client]), length))
-            self.misshapen.setdefault(client, {})[signal.name] = length
+                self.votes.append(DimensionVote(signal.name, reading.ids, reading.values.shape[1]))
+        for client, dimension in dimensions.items():
+            self.votes.append(DimensionVote(signal.name, np.array([client]), dimension))
+            self.misshapen.setdefault(client, {})[signal.name] = dimension
         self.unsound |= self._struck(signal, screened)
         if self._is_winsorised(signal):
             reading = self._winsorised(signal, reading)
@@ -244,7 +254,7 @@ class Intake:
 
     def _struck(self, signal: Signal, screened: Screened) -> set[int]:
         """Return the clients whose rows are a strike; note the norms, where they are remembered."""
-        struck = screened.rejected.keys() - screened.lengths.keys()
+        struck = screened.rejected.keys() - screened.dimensions.keys()
         if signal.of == "pairs":
             return struck - screened.compared
         if is_compared(signal) and self.guards.remember:
@@ -259,8 +269,8 @@ class Intake:
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "rejected": {str(client): reason for client, reason in self.rejected.items()},
             "blamed": {str(client): reason for client, reason in self.blamed.items()},
-            "votes": [[name, clients.tolist(), length] for name, clients, length in self.votes],
-            "misshapen": {str(client): lengths for client, lengths in self.misshapen.items()},
+            "votes": [[name, clients.tolist(), dimension] for name, clients, dimension in self.votes],
+            "misshapen": {str(client): dimensions for client, dimensions in self.misshapen.items()},
             "unsound": sorted(self.unsound),
             "excused": sorted(self.excused),
             "sent_norms": [[name, clients.tolist(), norms.tolist()] for name, clients, norms in self.sent_norms],
@@ -291,10 +301,10 @@ class Intake:
             shapes={str(name): tuple(int(n) for n in shape) for name, shape in stored["shapes"].items()},
             rejected={client: str(reason) for client, reason in by_client(stored["rejected"]).items()},
             blamed={client: str(reason) for client, reason in by_client(stored["blamed"]).items()},
-            votes=[LengthVote(str(name), clients(ids), int(length)) for name, ids, length in stored["votes"]],
+            votes=[DimensionVote(str(name), clients(ids), int(dimension)) for name, ids, dimension in stored["votes"]],
             misshapen={
-                client: {str(name): int(length) for name, length in lengths.items()}
-                for client, lengths in by_client(stored["misshapen"]).items()
+                client: {str(name): int(dimension) for name, dimension in dimensions.items()}
+                for client, dimensions in by_client(stored["misshapen"]).items()
             },
             unsound=set(clients(stored["unsound"]).tolist()),
             excused=set(clients(stored["excused"]).tolist()),
@@ -310,7 +320,7 @@ def with_ids(name: str, rows: Answers | npt.ArrayLike, completed: Ids) -> Answer
         return rows
     try:
         table = as_array(f"{name} reports", rows)
-    except InputError:  # rows of different lengths are the caller's mistake
+    except InputError:  # rows of different dimensions are the caller's mistake
         raise
     except Exception:  # one row can raise anything; it is screened by itself
         table = np.empty(0)

@@ -34,3 +34,13 @@ def spread_of(rows: Floats, p: Floats) -> tuple[Floats, float]:
     """Return the mean Σ p_k φ_k of rows (n, d), and their spread Σ p_k ‖φ_k − mean‖²; p sums to 1 over these rows."""
     mean = p @ rows
     return mean, float(p @ ((rows - mean) ** 2).sum(axis=1))
+
+
+def between_clients(mean: Floats, spread: float) -> float:
+    """Return κ, the share of the labels' variance that lies between clients: 0 where all have the same mixture.
+
+    Args:
+        mean: (C,) the mean mixture of labels.
+        spread: of the clients' mixtures around it; at most 1 − ‖mean‖², where each client has one label.
+    """
+    return spread / max(1.0 - float(mean @ mean), FLAT)

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
+from sortition.core.population import Population
 from sortition.core.questions import Measure
-from sortition.core.rounds import Population
 
 if TYPE_CHECKING:
-    from sortition.core.flights import Received
+    from sortition.core.in_flight import Received
     from sortition.core.turn import Turn
 
 Reports = Mapping[str, Answers | npt.ArrayLike]

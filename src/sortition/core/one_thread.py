@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 from sortition.core.errors import InputError
 
@@ -16,12 +15,15 @@ class OneThread:
         self._who = who
         self._lock = threading.RLock()
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Run the block; refuse it, before anything has changed, while another thread is inside one."""
+    def inside(self) -> Self:
+        """Return a guard of a ``with`` block, which is refused while another thread is inside one."""
+        return self
+
+    def __enter__(self) -> None:
+        """Enter the block; refuse it, before anything has changed, while another thread is inside one."""
         if not self._lock.acquire(blocking=False):
             raise InputError(f"{self._who} must be called from one thread at a time; got a call during another one.")
-        try:
-            yield
-        finally:
-            self._lock.release()
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the block."""
+        self._lock.release()

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen
+from sortition.core.cohort import NOBODY, Cohort, Round
 from sortition.core.errors import UndeclaredError, bad
-from sortition.core.rounds import NOBODY, Cohort, Round
 from sortition.core.sampling import top
 from sortition.core.signals import Signal
 
@@ -111,7 +111,7 @@ class Feedback:
     cohort: Cohort
     ids: Ids
     reports: Mapping[str, Reading]
-    _owner: str = "observe"
+    _method_name: str = "observe"
     staleness: Ids = field(default_factory=lambda: NOBODY)
     durations: Floats = field(default_factory=lambda: NEVER)
 
@@ -124,5 +124,7 @@ class Feedback:
     def report(self, signal: Signal) -> Reading:
         """Return the reports of one signal, empty if nobody sent any; refuse one that ``needs.reports`` lacks."""
         if signal.name not in self.reports:
-            raise UndeclaredError(f"{self._owner} read reports of {signal.name!r}, which needs.reports do not declare.")
+            raise UndeclaredError(
+                f"{self._method_name} read reports of {signal.name!r}, which needs.reports do not declare."
+            )
         return self.reports[signal.name]

@@ -12,29 +12,29 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core import registrar_snapshot
-from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among
+from sortition.core import saved_state
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
+from sortition.core.cohort import NOBODY, Cohort, Round, restricted
 from sortition.core.errors import bad
-from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Received
+from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.eligibility import Admission, Eligibility
-from sortition.core.guards.lengths import Lengths
-from sortition.core.guards.reweighting import check_weighing
+from sortition.core.guards.row_dimensions import Dimensions
+from sortition.core.guards.row_screening import Shape, is_compared
 from sortition.core.guards.scales import MODEL
-from sortition.core.guards.screening import Shape, is_compared
 from sortition.core.guards.settings import Guards
+from sortition.core.in_flight import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.intake import Intake, UpdateVerdict, with_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
+from sortition.core.population import Population
 from sortition.core.questions import NEVER, Feedback, Reading
-from sortition.core.registrar_snapshot import LastSelection
-from sortition.core.rounds import NOBODY, Cohort, Population, Round
+from sortition.core.saved_state import LastSelection
 from sortition.core.selector import AnySelector, Needs, Selector, resolved_for
 from sortition.core.signals import ModelSize
 from sortition.core.state import State
@@ -52,9 +52,10 @@ class _Changes(TypedDict, total=False):
 
     state: State
     selector: AnySelector
+    needs: Needs
     counters: dict[str, int]
     shapes: dict[str, Shape]
-    lengths: Lengths
+    dimensions: Dimensions
     eligibility: Eligibility
     population: Population
     index: int
@@ -80,7 +81,7 @@ class Registrar:
         seed: of all the selector's draws.
         guards: how far clients are trusted; the defaults reject only broken values.
         observer: sees every turn; an audit log is one.
-        model: how long the model's vectors are; without it the length that most clients send counts.
+        model: the dimensions of the model's vectors; without it the dimension that most clients send counts.
 
     Call it, and the turns that it gives, from one thread at a time; a second thread is refused.
     """
@@ -114,14 +115,15 @@ class Registrar:
         self.seed = seed
         self.observer = observer
         self.selector = resolved_for(selector, population)
-        self.owner = type(selector).__name__
-        check_weighing(guards, self.needs.reads, self.owner)
+        self.needs = self.selector.needs  # what the method, as it was resolved, reads, asks and wants reported
+        self.method_name = type(selector).__name__
+        check_weighing(guards, self.needs.reads, self.method_name)
         self.index = 0
         self.version = 0
         self.events = 0  # entries of an audit log, without its header
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, Shape] = {}
-        self.lengths = self._lengths_of(model, population.n_clients)
+        self.dimensions = self._dimensions_of(model, population.n_clients)
         self.flights = Flights()
         self.intake: Intake | None = None  # what came since the last step
         self.chosen: Ids = NOBODY  # since the last step
@@ -141,12 +143,13 @@ class Registrar:
     def __getstate__(self) -> dict[str, object]:
         """Return what a copy or a pickle holds: like a snapshot, what was before an open turn, without observers."""
         attributes = self.__dict__.copy()
-        for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer"):
+        for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer", "needs"):
             del attributes[name]
         return attributes
 
     def __setstate__(self, attributes: dict[str, object]) -> None:
         self.__dict__.update(attributes)
+        self.needs = self.selector.needs  # signals cannot be pickled
         self.observer = None
         self._open_turn = None
         self._latest_turn = None
@@ -157,22 +160,17 @@ class Registrar:
         """Return an independent registrar: two that share their memory would spoil each other's."""
         return copy.deepcopy(self)
 
-    @property
-    def needs(self) -> Needs:
-        """What the method, as it was resolved, reads, asks and wants reported."""
-        return self.selector.needs
-
-    def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
-        return Lengths((*self.needs.questions, *self.needs.reports), model, n_clients)
+    def _dimensions_of(self, model: ModelSize | None, n_clients: int) -> Dimensions:
+        return Dimensions((*self.needs.questions, *self.needs.reports), model, n_clients)
 
     def _remembered_signals(self) -> list[str]:
-        """Name the signals of which the guards may remember how long clients' rows are."""
+        """Name the signals of which the guards may remember the norms of clients' rows."""
         signals = (*self.needs.questions, *self.needs.reports)
         return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """Return what the selector sees of a population."""
-        return population.disclose(self.needs.reads, self.owner, eligibility.shown)
+        return population.disclose(self.needs.reads, self.method_name, eligibility.shown)
 
     @property
     def quarantined(self) -> Array:
@@ -201,7 +199,7 @@ class Registrar:
         of them is refused.
 
         Args:
-            available: ids of the clients that can be chosen.
+            available: ids of the clients that can be chosen; an array is copied unless it is read-only.
             budget: places to fill.
             in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
             clock: seconds since the start, simulated or real, where there is a clock.
@@ -209,7 +207,7 @@ class Registrar:
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
-            ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
+            ids = unchanging(as_ids("available", available, ordered=True))
             busy = self.flights.ids
             if in_flight is not None:
                 busy = as_ids("in_flight", in_flight, ordered=True)
@@ -220,10 +218,10 @@ class Registrar:
     def _begin(self, ids: Ids, budget: int, moment: Moment, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
         self._check_idle(ids, moment.in_flight)
-        requested_round = Round(
+        choice = Round(
             index=self.index,
             horizon=self.horizon,
-            available=ids,
+            available=NOBODY,
             budget=budget,
             population=self._view,
             rng=stream(self.seed, "selection", self.index),
@@ -234,11 +232,9 @@ class Registrar:
         )
         eligible = _without(ids, excluded)
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
-        round: Round | None = requested_round
-        if not admitted.ids.size:
-            round = None
-        elif admitted.ids is not ids:
-            round = replace(requested_round, available=admitted.ids)
+        round: Round | None = None
+        if admitted.ids.size:
+            round = restricted(choice, admitted.ids)
         self._abandon()
         context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)
@@ -254,7 +250,9 @@ class Registrar:
         if ids.size and ids[-1] >= n_clients:
             raise bad("available", f"ids below {n_clients}", int(ids[-1]), "Newcomers enter with join().")
         if self.needs.reads and not self.population.knows(ids):
-            raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
+            raise bad(
+                "available", "known clients", "clients whose facts are missing", f"{self.method_name} reads them."
+            )
 
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
         """Refuse clients that are at work, or whose work ended since the last step."""
@@ -277,8 +275,8 @@ class Registrar:
             guards=self.guards,
             seed=self.seed,
             index=self.index,
-            shapes=self.lengths.in_force(self.shapes),
-            longest=self.lengths.longest,
+            shapes=self.dimensions.in_force(self.shapes),
+            largest_dimension=self.dimensions.largest_dimension,
             available=available,
             excluded=excluded,
             kept_out=admitted.kept_out,
@@ -295,24 +293,25 @@ class Registrar:
         )
 
     def _scale(self, name: str) -> float | None:
-        """Return how long the rows of a signal usually are, as remembered now; None where that is not known."""
+        """Return the usual norm of a signal's rows, as remembered now; None where that is not known."""
         scales = self.eligibility.scales
         if scales is None:
             return None
         return scales.scale(name, self.version)
 
     def _shortest(self, norms: Floats) -> float:
-        """Return the length to which updates of these lengths are shortened while there is no scale."""
+        """Return the norm to which updates of these norms are shortened while there is no scale."""
         scales = self.eligibility.scales
         if scales is None:
             return float(norms.min(initial=np.inf))
         return scales.shortest(MODEL, self.version, norms)
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Judge the updates that a step is to be made of by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+        """Judge the updates about to be aggregated by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``.
 
-        Whoever aggregates leaves out those that are refused, hands them to :meth:`receive` as ``blamed``, and shortens
-        what is longer than ``longest``: each update, and the update that they make together.
+        Whoever aggregates leaves out those that are refused, hands their clients to :meth:`receive` as ``blamed``, and
+        shortens what exceeds ``norm_limit``: each update, and the update that they make together. The norms are
+        recorded for the scale that the guards remember; where a client's update is judged again, its last norm counts.
         """
         with self._thread.inside():
             intake = self._current_intake().copy()
@@ -454,7 +453,9 @@ class Registrar:
                 raise bad("receive", "called while no selection is open", f"selection {self._open_turn.index}", hint)
             arrived_ids = self._ids_in_flight("receive(ids)", ids)
             blamed = dict(blamed or {})
-            blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
+            blamed_ids = NOBODY
+            if blamed:
+                blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
             rows_by_signal = _as_reports("receive(reports)", reports)
             reports_by_id = {name: with_ids(name, rows, arrived_ids) for name, rows in rows_by_signal.items()}
             arrivals = Arrived(
@@ -513,7 +514,7 @@ class Registrar:
                 cohort=weighed.cohort,
                 ids=usable,
                 reports=readings,
-                _owner=self.owner,
+                _method_name=self.method_name,
                 staleness=step.staleness,
                 durations=step.durations,
             )
@@ -546,10 +547,10 @@ class Registrar:
         return Intake(
             selector=self.selector,
             guards=self.guards,
-            shapes=self.lengths.in_force(self.shapes),
+            shapes=self.dimensions.in_force(self.shapes),
             scale=self._scale,
             shortest=self._shortest,
-            longest=self.lengths.longest,
+            largest_dimension=self.dimensions.largest_dimension,
         )
 
     def _latest_round(self) -> Round:
@@ -572,13 +573,13 @@ class Registrar:
         state.grow(self.population.n_clients)
         shapes = dict(intake.shapes)
         counters = {name: count + intake.counters.get(name, 0) for name, count in self.counters.items()}
-        lengths = self.lengths
+        dimensions = self.dimensions
         overturned: dict[str, int] = {}
         if intake.votes:
-            lengths = lengths.grown(self.population.n_clients)  # a copy: the old one stays as it is
-            overturned = lengths.vote(intake.votes, shapes)
-        elif lengths.votes:
-            overturned = lengths.vote((), shapes)
+            dimensions = dimensions.grown(self.population.n_clients)  # a copy: the old one stays as it is
+            overturned = dimensions.vote(intake.votes, shapes)
+        elif dimensions.votes:
+            overturned = dimensions.vote((), shapes)
         strikes = intake.strikes(overturned)
         eligibility = self.eligibility
         if strikes or eligibility.remembers_rounds:
@@ -587,14 +588,14 @@ class Registrar:
             eligibility.remember(intake.scale_votes(), self.version)
             eligibility.blame(strikes, self.version)
         if overturned:
-            shapes |= {name: (length,) for name, length in overturned.items()}
+            shapes |= {name: (dimension,) for name, dimension in overturned.items()}
             state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
             intake.guarded["overturned"] = overturned
         return _Changes(
             state=state,
             shapes=shapes,
             counters=counters,
-            lengths=lengths,
+            dimensions=dimensions,
             eligibility=eligibility,
             intake=None,
             chosen=NOBODY,
@@ -646,6 +647,7 @@ class Registrar:
         """Close the round of a turn, or leave the turn as it was."""
         earlier_intake = turn.intake
         earlier_state = turn.state
+        earlier_durations = turn.durations
         version = self.version
         try:
             turn.intake = earlier_intake.copy()
@@ -663,6 +665,7 @@ class Registrar:
             if self.version == version:  # nothing is applied: the turn is as it was
                 turn.intake = earlier_intake
                 turn.state = earlier_state
+                turn.durations = earlier_durations
             raise
         turn.close()
         turn.state = self.state
@@ -685,7 +688,12 @@ class Registrar:
             if durations is not None:
                 seconds = durations[: usable.size]
             feedback = Feedback(
-                round=turn.round, cohort=cohort, ids=usable, reports=readings, _owner=self.owner, durations=seconds
+                round=turn.round,
+                cohort=cohort,
+                ids=usable,
+                reports=readings,
+                _method_name=self.method_name,
+                durations=seconds,
             )
             self.selector.observe(state, feedback)
         changes = self._changes_of_step(state, intake, usable, online=turn.available, chosen=cohort.ids)
@@ -701,9 +709,9 @@ class Registrar:
         else:
             self.count("stale")
 
-    def _adopt_lengths(self, changed: Mapping[str, int]) -> None:
-        """Set the lengths of these signals; if there are any, the method's whole memory starts anew."""
-        self.shapes = {**self.shapes, **{name: (length,) for name, length in changed.items()}}
+    def _adopt_dimensions(self, changed: Mapping[str, int]) -> None:
+        """Set the dimensions of these signals; if there are any, the method's whole memory starts anew."""
+        self.shapes = {**self.shapes, **{name: (dimension,) for name, dimension in changed.items()}}
         if changed:
             self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
@@ -726,13 +734,15 @@ class Registrar:
         view = self._disclosed(population, eligibility)
         state = self.state.copy()
         state.grow(population.n_clients)
-        lengths = self.lengths.grown(population.n_clients)
-        self._apply(_Changes(population=population, _view=view, eligibility=eligibility, state=state, lengths=lengths))
+        dimensions = self.dimensions.grown(population.n_clients)
+        self._apply(
+            _Changes(population=population, _view=view, eligibility=eligibility, state=state, dimensions=dimensions)
+        )
         if self.observer is not None:
             self.observer.joined(population)
 
     def resize(self, model: ModelSize) -> None:
-        """Go on with a model of another size; if it changes the length of a signal, the method forgets all it learnt.
+        """Go on with a model of another size; if a signal's dimension changes, the method forgets all it learnt.
 
         An open turn is abandoned; while clients are in flight, this is refused.
         """
@@ -742,16 +752,16 @@ class Registrar:
             if self.flights.ids.size:
                 hint = "Call receive(ids) or give_up(ids, reason) first."
                 raise bad("resize", "called when nobody is in flight", f"{self.flights.ids.size} clients", hint)
-            lengths = self.lengths.resized(self._lengths_of(model, self.population.n_clients))
+            dimensions = self.dimensions.resized(self._dimensions_of(model, self.population.n_clients))
             self._abandon()
             self._model = model
-            self.lengths = lengths
-            self._adopt_lengths(self.lengths.changed_since(self.shapes))
+            self.dimensions = dimensions
+            self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return everything that the next round depends on, as named arrays and a JSON-able header."""
         with self._thread.inside():
-            return registrar_snapshot.export(self)
+            return saved_state.export(self)
 
     def options(self) -> dict[str, list[str]]:
         """Return the optional facts that the selection has used from its first round on, for a snapshot's header."""
@@ -763,18 +773,19 @@ class Registrar:
     def restore(self, arrays: Mapping[str, Array], header: StoredTable) -> Self:
         """Take over what :meth:`export` gave; refuse another selection. Another model acts as :meth:`resize`."""
         with self._thread.inside():
-            twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
-            restored = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
+            twin = self._resolved_as(saved_state.optional(header, self._unresolved.needs))
+            restored = saved_state.parse(arrays, header, twin)  # what follows cannot be refused
             self._abandon()
             self._apply(
                 _Changes(
                     selector=twin.selector,
+                    needs=twin.needs,
                     _view=twin._view,
                     state=restored.state,
                     eligibility=restored.eligibility,
                     counters=restored.counters,
                     shapes=restored.shapes,
-                    lengths=restored.lengths,
+                    dimensions=restored.dimensions,
                     index=restored.index,
                     version=restored.version,
                     events=restored.events,
@@ -786,7 +797,7 @@ class Registrar:
                     _latest_turn=None,
                 )
             )
-            self._adopt_lengths(self.lengths.changed_since(self.shapes))
+            self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
         return self
 
     def _resolved_as(self, facts: list[str] | None) -> Registrar:
@@ -820,7 +831,7 @@ class Registrar:
     ) -> Registrar:
         """Go on from a snapshot; horizon and guards default to its own, another model acts as :meth:`resize`."""
         arrays, header = snapshot.load(path)
-        saved = registrar_snapshot.settings(header, path)
+        saved = saved_state.settings(header, path)
         if horizon is None:
             horizon = saved.horizon
         if guards is None:

@@ -22,9 +22,9 @@ Ring = npt.NDArray[np.uint64]
 Log = Callable[[str, str, str], None]  # (from, to, what)
 
 
-def mask(length: int) -> Ring:
+def mask(dimension: int) -> Ring:
     """Draw fresh uniform elements of the ring."""
-    return np.frombuffer(secrets.token_bytes(8 * length), np.uint64).copy()
+    return np.frombuffer(secrets.token_bytes(8 * dimension), np.uint64).copy()
 
 
 class Holder:
@@ -59,10 +59,10 @@ def dot(a: Ring, b: Ring) -> Ring:
     return np.asarray((a * b).sum(keepdims=True, dtype=np.uint64))
 
 
-def secure_product(alice: Holder, bob: Holder, length: int, log: Log = lambda *_: None) -> int:
+def secure_product(alice: Holder, bob: Holder, dimension: int, log: Log = lambda *_: None) -> int:
     """Play the server's part of Algorithm 2 and return the product; ``log`` is called with every message."""
-    Ra = mask(length)  # step 1: r_a + r_b = R_a·R_b
-    Rb = mask(length)
+    Ra = mask(dimension)  # step 1: r_a + r_b = R_a·R_b
+    Rb = mask(dimension)
     ra = mask(1)
     rb = dot(Ra, Rb) - ra
     log("server", "A", "R_a, r_a")  # step 2

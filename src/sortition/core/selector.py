@@ -14,10 +14,10 @@ import numpy as np
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from sortition.core.cohort import Cohort, Round
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.facts import check_names
+from sortition.core.population import Population, check_names
 from sortition.core.questions import Feedback, Measure, Reading
-from sortition.core.rounds import Cohort, Population, Round
 from sortition.core.signals import Signal
 from sortition.core.state import State
 from sortition.core.validation import translated

@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.core.client import LocalClient
+from sortition.core.cohort_models import CohortModels
 from sortition.core.errors import bad
+from sortition.core.local_client import LocalClient
 from sortition.core.secure_product import secure_products
-from sortition.core.server import CohortModels
 from sortition.core.streams import stream
 from sortition.core.validation import as_builtin, is_whole
 
@@ -33,7 +33,7 @@ _SKETCH = re.compile(r"(?P<vector>.+)-sketch(?P<dim>[0-9]+)(-(?P<seed>[0-9]+))?"
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """How long the vectors are that belong to a model; None where that is not known.
+    """The dimensions of the vectors that belong to a model; None where one is not known.
 
     Attributes:
         parameters: P, all parameters.
@@ -49,10 +49,10 @@ class ModelSize:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            length = getattr(self, item.name)
-            if length is not None and not is_whole(length, 1):
-                raise bad(f"ModelSize.{item.name}", "a whole number ≥ 1 or None", length)
-            object.__setattr__(self, item.name, as_builtin(length))
+            dimension = getattr(self, item.name)
+            if dimension is not None and not is_whole(dimension, 1):
+                raise bad(f"ModelSize.{item.name}", "a whole number ≥ 1 or None", dimension)
+            object.__setattr__(self, item.name, as_builtin(dimension))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Signal:
         payload: arrays sent down with the question, given by the federation's owner, and metered.
         summary: what the server learns, in words: the line of the privacy label.
         exact: reveals an individual update, so secure aggregation is impossible.
-        width: a vector's length: a number, or the field of :class:`ModelSize` that it is; None: as most clients send.
+        width: a vector's dimension: a number, or a field of :class:`ModelSize`; None: as most clients send.
         backward: whether it takes a backward pass over the data, too, as a gradient does: an example costs as much as
             one of training, where a forward pass costs a third.
     """
@@ -114,14 +114,14 @@ class Signal:
         """Compute the server's own answer, a row for each client whose update arrived."""
         return np.asarray(self.compute(models, self.payload), dtype=np.float64)
 
-    def length(self, model: ModelSize | None) -> int | None:
-        """Return how many numbers a client's row has; None where that is not known."""
+    def dimension(self, model: ModelSize | None) -> int | None:
+        """Return the dimension of a client's row, the number of its entries; None where that is not known."""
         if self.width is None or isinstance(self.width, int):
             return self.width
         if model is None:
             return None
-        length: int | None = getattr(model, self.width)
-        return length
+        dimension: int | None = getattr(model, self.width)
+        return dimension
 
     @property
     def floats_down(self) -> int:
@@ -156,10 +156,10 @@ class Signal:
 
 
 @lru_cache(maxsize=8)
-def buckets_and_signs(length: int, dim: int, seed: int) -> tuple[Array, Array]:
+def buckets_and_signs(n_entries: int, dim: int, seed: int) -> tuple[Array, Array]:
     """Draw the bucket to which :func:`fold` adds each coordinate, and its sign."""
-    rng = stream(seed, "sketch", length, dim)
-    return rng.integers(dim, size=length), rng.choice(np.array([-1.0, 1.0]), size=length)
+    rng = stream(seed, "sketch", n_entries, dim)
+    return rng.integers(dim, size=n_entries), rng.choice(np.array([-1.0, 1.0]), size=n_entries)
 
 
 def fold(vector: Array, dim: int, seed: int = 0) -> Array:
@@ -303,7 +303,7 @@ UPDATE_NORM = Signal(
     of="training",
     compute=_update_norm,
     nonnegative=True,
-    summary="length of the model update",
+    summary="norm of the model update",
 )
 RMS_LOSSES = {
     part: Signal(

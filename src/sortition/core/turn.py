@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
+from sortition.core.cohort import NOBODY, Cohort, Notes, Round, check_cohort
 from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import Answers, Shape, in_order_asked
+from sortition.core.guards.row_screening import Answers, Shape, in_order_asked
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
-from sortition.core.rounds import NOBODY, Cohort, Notes, Round, check_cohort
 from sortition.core.selector import AnySelector, Asking, Needs
 from sortition.core.state import State
 from sortition.core.streams import stream
@@ -78,13 +78,13 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
-        longest: the largest length that a vector may have where its shape is not known.
+        largest_dimension: the largest dimension that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         excluded: the available clients that a policy left out, by rule.
         kept_out: the available clients that the guards kept out, by guard.
         just_come: available clients that are new, or back after an absence, where the guards ask.
-        scale: tells how long the rows of a signal usually are, where that is remembered.
-        shortest: tells to what length updates are shortened while there is no scale.
+        scale: tells the usual norm of a signal's rows, where that is remembered.
+        shortest: tells to what norm updates are shortened while there is no scale.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweighted: returns a cohort with the weights that the guards set.
         observer: sees questions and answers.
@@ -100,7 +100,7 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, Shape]
-    longest: int
+    largest_dimension: int
     available: Ids
     excluded: Mapping[str, Ids]
     kept_out: Mapping[str, Ids]
@@ -116,7 +116,7 @@ class TurnContext:
     thread: OneThread
 
     @property
-    def owner(self) -> str:
+    def method_name(self) -> str:
         """The method's name, as messages have it."""
         return type(self.selector).__name__
 
@@ -132,7 +132,7 @@ class Turn:
         question: the open question.
         cohort: who was chosen, once no question is open.
         asked: the questions that were answered, as the meter saw them.
-        scales: how long rows usually are, by signal, as remembered when the turn began.
+        scales: the usual norms of rows, by signal, as remembered when the turn began.
         durations: seconds of those who completed, once the turn is finished.
         usable: whose updates may be aggregated, once the turn is finished.
         intake: what clients sent.
@@ -155,7 +155,7 @@ class Turn:
             shapes=dict(context.shapes),
             scale=context.scale,
             shortest=context.shortest,
-            longest=context.longest,
+            largest_dimension=context.largest_dimension,
             just_come=context.just_come,
             guarded=dict(guarded),
         )
@@ -292,22 +292,25 @@ class Turn:
         """Note that members of the cohort sent an unsound update, and why: a strike each, as for an unsound report."""
         if not isinstance(clients, Mapping):
             raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
-        ids = as_ids("turn.blame(clients)", list(clients))
-        members = NOBODY
-        if self.cohort is not None:
-            members = np.sort(self.cohort.ids)
-        outside = not_among(ids, members)
-        if outside.size:
-            raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
-        self.intake.blamed |= {client: clients[client] for client in ids.tolist()}
+        with self._context.thread.inside():
+            ids = as_ids("turn.blame(clients)", list(clients))
+            members = NOBODY
+            if self.cohort is not None:
+                members = np.sort(self.cohort.ids)
+            outside = not_among(ids, members)
+            if outside.size:
+                raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
+            self.intake.blamed |= {client: clients[client] for client in ids.tolist()}
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Judge the updates of members of the cohort by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+        """Judge the updates about to be aggregated by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``.
 
         Whoever aggregates leaves out those that are refused, blames their clients (:meth:`blame`), and shortens what
-        is longer than ``longest``: each update, and the update that they make together.
+        exceeds ``norm_limit``: each update, and the update that they make together. The norms are recorded for the
+        scale that the guards remember; where a client's update is judged again, its last norm counts.
         """
-        return self.intake.judge_updates(ids, norms)
+        with self._context.thread.inside():
+            return self.intake.judge_updates(ids, norms)
 
     # -- the choice ------------------------------------------------------------------------------------------------
 
@@ -324,13 +327,13 @@ class Turn:
         except StopIteration as stop:
             self.cohort = self._final(stop.value, self.round)
             return
-        self.question = check_question(question, self.round, self.needs, self._context.owner)
+        self.question = check_question(question, self.round, self.needs, self._context.method_name)
 
     def _final(self, choice: object, round: Round) -> Cohort:
         """Return the selector's cohort, checked, with explorers where an exploration floor is set."""
         context = self._context
         guards = context.guards
-        cohort = check_cohort(choice, round, context.owner)
+        cohort = check_cohort(choice, round, context.method_name)
         if guards.explore:
             rng = stream(context.seed, "exploration", self.index)
             cohort, explorers = explored(cohort, round, guards.explore, rng)
@@ -358,17 +361,17 @@ class Turn:
         return replace(cohort, notes={**cohort.notes, **notes})
 
 
-def check_question(question: object, round: Round, needs: Needs, owner: str) -> Measure:
+def check_question(question: object, round: Round, needs: Needs, method_name: str) -> Measure:
     """Return the question; refuse one that the method did not declare, and one to clients that are not available."""
     if not isinstance(question, Measure):
-        raise bad(f"{owner}.select", "a generator that yields Measure", question)
+        raise bad(f"{method_name}.select", "a generator that yields Measure", question)
     if question.signal not in needs.questions:
-        raise UndeclaredError(f"{owner} asked for {question.signal.name!r}, which its needs.asks do not declare.")
+        raise UndeclaredError(f"{method_name} asked for {question.signal.name!r}, which its needs.asks do not declare.")
     outside = not_among(question.ids, round.available)
     if outside.size:
-        raise bad(f"{owner}'s question", "to available clients", f"client {int(outside[0])}")
+        raise bad(f"{method_name}'s question", "to available clients", f"client {int(outside[0])}")
     if question.after is not None:
-        check_cohort(question.after, round, f"{owner}'s rehearsal")
+        check_cohort(question.after, round, f"{method_name}'s rehearsal")
     return question
 
 

@@ -72,18 +72,18 @@ def known_keys_only(cls: type[C]) -> type[C]:
     return with_config(ConfigDict(extra="forbid"))(cls)
 
 
-def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) -> InputError:
-    """Write the first finding of a pydantic error in our grammar; ``known`` are the names that the owner has."""
+def translated(error: ValidationError, who: str, known: Iterable[str] = ()) -> InputError:
+    """Write the first finding of a pydantic error in our grammar; ``known`` are the names that ``who`` has."""
     details = cast(list[dict[str, Any]], error.errors(include_url=False))
     for finding in details:  # an unknown name is the likelier slip than what it made invalid
         if finding["type"] in _UNKNOWN:
-            return unknown("key", str(finding["loc"][-1]), known, owner)
-    return _translated_finding(details[0], owner)
+            return unknown("key", str(finding["loc"][-1]), known, who)
+    return _translated_finding(details[0], who)
 
 
-def _translated_finding(finding: Mapping[str, Any], owner: str) -> InputError:
+def _translated_finding(finding: Mapping[str, Any], who: str) -> InputError:
     """Translate one of pydantic's errors, on an option that exists, into an error of ours."""
-    name = ".".join([owner, *(str(part) for part in finding["loc"])])
+    name = ".".join([who, *(str(part) for part in finding["loc"])])
     code = finding["type"]
     context = finding.get("ctx", {})
     value = finding["input"]

@@ -13,6 +13,7 @@ from sortition.core.errors import bad
 from sortition.core.inputs import Examples, Inputs, shape_of
 
 CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
+ORDER_OF_CHANNELS = "uint8 images have their channels last, (n, h, w, channels), and floats first, (n, channels, h, w)"
 BYTES = 1 << 24  # images of more numbers are scaled batch by batch: as floats they fill four times the memory
 AXES_OF_A_FEATURE = {3: (0, 1), 4: (0, 2, 3)}  # over which one feature runs: in (n, T, F), in (n, channels, h, w)
 MOST_CLASSES = 1_000_000  # a model has a row of numbers for each
@@ -156,7 +157,9 @@ class Dataset:
         """Say what the targets are."""
         if self.classes:
             return f"labels 0 … {self.classes - 1}"
-        return f"targets ({self.y_train.dtype}) of shape {self.y_train.shape[1:]}"
+        if self.y_train.ndim == 1:
+            return f"numbers ({self.y_train.dtype}), one per example"
+        return f"numbers ({self.y_train.dtype}) of shape {self.y_train.shape[1:]}"
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -188,11 +191,11 @@ class Dataset:
         if isinstance(x, Inputs) or (not is_image(x) and x.dtype.kind != "f"):
             return []
         shape = _channels_first(x).shape[1:]
-        if len(shape) != 3 or shape[0] in CHANNELS or not set(shape[1:]) & set(CHANNELS):
+        if not are_channels_doubtful(shape):
             return []
         return [
             f"{self.name} has images of {shape[0]} channels, {shape[1]} × {shape[2]} pixels each. If this is not "
-            "meant: uint8 images have their channels last, (n, h, w, channels), and floats first, (n, channels, h, w)."
+            f"meant: {ORDER_OF_CHANNELS}."
         ]
 
     @property
@@ -246,6 +249,11 @@ class Dataset:
         if self.features is not None:
             arrays["features"] = self.features
         return arrays
+
+
+def are_channels_doubtful(shape: tuple[int, ...]) -> bool:
+    """Whether an image (channels, h, w) has many channels and a side of one, three or four pixels."""
+    return len(shape) == 3 and shape[0] not in CHANNELS and bool(set(shape[1:]) & set(CHANNELS))
 
 
 def notes_on_unheld(held: int, examples: int) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad, unknown
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.data.catalogue import ENTRIES, Entry
 from sortition.data.dataset import Dataset
 from sortition.data.image_files import Splits, decode
@@ -149,7 +149,7 @@ def _read_npz(path: Path) -> Splits:
     try:
         stored = read_npz(path)
         arrays: dict[str, Array] = {name: stored[name] for name in ARRAY_NAMES}
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} is damaged: {error}. Run 'sortition data get {path.stem}'.") from error
     return {split: (arrays[f"x_{split}"], arrays[f"y_{split}"]) for split in ("train", "test")}
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.data.catalogue import Entry
 
 MOST_BYTES = 1 << 28  # of one file when decompressed: five times the largest there is
-UNREADABLE: tuple[type[Exception], ...] = (*FOREIGN, pickle.UnpicklingError, tarfile.TarError, struct.error)
+UNREADABLE_ARCHIVE: tuple[type[Exception], ...] = (*UNREADABLE, pickle.UnpicklingError, tarfile.TarError, struct.error)
 Splits = dict[str, tuple[Array, Array]]  # "train" and "test" → images, labels, both uint8
 
 
@@ -32,7 +32,7 @@ def decode(folder: Path, entry: Entry) -> Splits | None:
     for read_form in (_read_idx_files, _read_batches, _read_sprites):
         try:
             splits = read_form(files, entry)
-        except UNREADABLE as error:
+        except UNREADABLE_ARCHIVE as error:
             raise DataError(
                 f"{entry.name}: a file in {folder} cannot be read: {error}. It may be truncated."
             ) from error

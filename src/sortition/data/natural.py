@@ -43,7 +43,7 @@ def by_client(
     y: npt.ArrayLike,
     clients: npt.ArrayLike,
     *,
-    name: str = "own",
+    name: str = "data",
     test: float = TEST,
     seed: int = 0,
 ) -> Dataset:
@@ -113,7 +113,7 @@ def pooled(x: Examples, targets: Targets, owners: Array, is_held_out: Array, *, 
 
 
 def from_clients(
-    examples: Mapping[object, Example], *, name: str = "own", test: float = TEST, seed: int = 0
+    examples: Mapping[object, Example], *, name: str = "data", test: float = TEST, seed: int = 0
 ) -> Dataset:
     """Make a data set of the arrays of every client, ``{client: (x, y)}``."""
     try:
@@ -147,7 +147,7 @@ def from_frame(
     *,
     client: str,
     label: str,
-    name: str = "own",
+    name: str = "data",
     test: float = TEST,
     seed: int = 0,
 ) -> Dataset:

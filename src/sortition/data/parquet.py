@@ -1,9 +1,8 @@
 """Tables from untrusted Parquet files: only the columns that are wanted, and no more memory than is sensible.
 
 A Parquet file stores a number that repeats once: a kilobyte can hold any number of rows and columns of it. Whether a
-file is too large is decided from its foot, before anything is unpacked; a column that nobody asked for, of whatever
-type, is not read at all. Lists are read only where they are wanted by name, since a single row can hold any number of
-values, which the foot does not count.
+file is too large is decided from its foot and the headers of its pages, before anything is unpacked; a column that
+nobody asked for, of whatever type, is not read at all. Lists are read only where they are wanted by name.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sortition.data.parquet_pages import unpacked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,13 +21,20 @@ LARGEST_RATIO = 20  # beyond that, so many times its own size: numbers that diff
 WIDEST = 16  # bytes of a cell, at most: a text is held as so many bytes beside its letters
 
 
-def read_parquet(path: Path, columns: Collection[str] | None = None, *, lists: Collection[str] = ()) -> pl.DataFrame:
+def read_parquet(
+    path: Path,
+    columns: Collection[str] | None = None,
+    *,
+    lists: Collection[str] = (),
+    allowed: int | None = None,
+) -> pl.DataFrame:
     """Read columns of a Parquet file, those that it has; refuse one that would take too much memory.
 
     Args:
         path: of the file.
         columns: the wanted ones; None for all.
         lists: those of the wanted columns that may hold lists.
+        allowed: bytes that the file may unpack to, whatever its size; None for ``ALWAYS_ALLOWED``.
 
     Raises:
         ValueError: where the file announces too much, or a wanted column holds lists or tables.
@@ -43,11 +51,15 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, lists: C
         if schema[column].is_nested() and column not in lists:
             raise ValueError(f"its column {column[:99]!r} holds {schema[column]}, not numbers or texts")
     n_rows = table.select(pl.len()).collect().item()  # read from the foot
-    n_bytes = n_rows * len(read_columns) * WIDEST
-    limit = max(ALWAYS_ALLOWED, LARGEST_RATIO * path.stat().st_size)
+    contents = unpacked(path, read_columns)
+    n_values = max(n_rows * len(read_columns), contents.n_values)
+    n_bytes = n_values * WIDEST + contents.n_bytes
+    if allowed is None:
+        allowed = ALWAYS_ALLOWED
+    limit = max(allowed, LARGEST_RATIO * path.stat().st_size)
     if n_bytes > limit:
         raise ValueError(
-            f"it announces {n_rows:,} rows of {len(read_columns):,} columns, up to {n_bytes:,} bytes, "
-            f"more than the {limit:,} that its size allows"
+            f"it announces {n_rows:,} rows of {len(read_columns):,} columns with {n_values:,} values, "
+            f"up to {n_bytes:,} bytes, more than the {limit:,} that its size allows"
         )
     return table.select(read_columns).collect()

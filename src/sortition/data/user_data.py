@@ -13,7 +13,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad
 from sortition.core.inputs import Examples, Inputs
 from sortition.core.storage.npz import read_npy, read_npz
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.core.streams import stream
 from sortition.data.dataset import MOST_CLASSES, Dataset
 
@@ -44,7 +44,7 @@ def from_file(path: Path, *, test: float = 0.2, seed: int = 0) -> Dataset:
     """
     try:
         arrays = _read_arrays(path)
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as arrays: {error}.") from error
     if all(name in arrays for name in ARRAY_NAMES):
         return from_arrays(*(arrays[name] for name in ARRAY_NAMES), name=path.stem)
@@ -81,7 +81,7 @@ def from_arrays(
     x_test: InputsLike | Inputs | None = None,
     y_test: npt.ArrayLike | None = None,
     *,
-    name: str = "own",
+    name: str = "data",
     test: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
@@ -137,7 +137,7 @@ def _split_at_random(x: Examples, targets: Targets, *, name: str, test: float, s
     )
 
 
-def from_pairs(parts: ArrayParts, *, name: str = "own", test: float = 0.2, seed: int = 0) -> Dataset:
+def from_pairs(parts: ArrayParts, *, name: str = "data", test: float = 0.2, seed: int = 0) -> Dataset:
     """Make a data set of ``(x, y)``, ``((x, y), (x_test, y_test))``, ``(x, y, x_test, y_test)`` or two Datasets.
 
     Each ``x`` may be a tuple or a dict of arrays.
@@ -147,7 +147,9 @@ def from_pairs(parts: ArrayParts, *, name: str = "own", test: float = 0.2, seed:
         arrays = [array for part in parts for array in _arrays_of(part)]
     if len(arrays) not in (2, 4):
         rule = "(x, y), (x_train, y_train, x_test, y_test) or two Datasets"
-        raise bad("data", rule, f"{len(arrays)} arrays", "Lists of examples or labels must be arrays: np.array(y).")
+        has_lists = any(isinstance(part, list) for part in parts)
+        got = "lists of numbers" if has_lists else f"{len(arrays)} arrays"
+        raise bad("data", rule, got, "Lists of examples or labels must be arrays: np.array(x), np.array(y).")
     return from_arrays(*cast(list[Any], arrays), name=name, test=test, seed=seed)
 
 
@@ -238,7 +240,10 @@ def as_targets(y: Array, who: str) -> Targets:
     if y.dtype.kind == "b":
         y = y.astype(np.int64)
     if y.ndim == 0 or y.dtype.kind not in "iuf":
-        raise bad(who, "whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
+        hint = ""
+        if y.dtype.kind in "UO":
+            hint = "Number texts: classes, y = np.unique(y, return_inverse=True)."
+        raise bad(who, "whole numbers, one label per example", f"{y.dtype} of shape {y.shape}", hint)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise bad(who, "finite numbers", "NaN or infinity")
     is_whole = y.dtype.kind != "f" or bool((y == np.floor(y)).all())

@@ -12,11 +12,11 @@ from sortition._lazy import exports
 
 if TYPE_CHECKING:
     from sortition.federation.device import Device
-    from sortition.federation.federation import Federation
-    from sortition.federation.mailbox import Mailbox, Wait, Work
+    from sortition.federation.device_mailbox import Mailbox, Wait, Work
     from sortition.federation.messages import Ask, Peer, Profile, Reply, Transport
-    from sortition.federation.metrics import Metrics
+    from sortition.federation.monitoring import Metrics
     from sortition.federation.pace import Pace
+    from sortition.federation.transport_federation import Federation
 
 __all__ = [
     "Ask",
@@ -37,15 +37,15 @@ __getattr__ = exports(
     {
         "Ask": "sortition.federation.messages",
         "Device": "sortition.federation.device",
-        "Federation": "sortition.federation.federation",
-        "Mailbox": "sortition.federation.mailbox",
-        "Metrics": "sortition.federation.metrics",
+        "Federation": "sortition.federation.transport_federation",
+        "Mailbox": "sortition.federation.device_mailbox",
+        "Metrics": "sortition.federation.monitoring",
         "Pace": "sortition.federation.pace",
         "Peer": "sortition.federation.messages",
         "Profile": "sortition.federation.messages",
         "Reply": "sortition.federation.messages",
         "Transport": "sortition.federation.messages",
-        "Wait": "sortition.federation.mailbox",
-        "Work": "sortition.federation.mailbox",
+        "Wait": "sortition.federation.device_mailbox",
+        "Work": "sortition.federation.device_mailbox",
     },
 )

@@ -12,15 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from sortition.clients import Answers, AppClient, AppReply, Received
-from sortition.clients.models import from_vector
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
-from sortition.federation.mailbox import Work
+from sortition.federation.device_mailbox import Work
 from sortition.federation.messages import Ask, Handle, Profile, Reply
 
 Train = Callable[[Received], AppReply]
@@ -124,11 +122,9 @@ class Device:
             purpose=ask.purpose,
             context=self.context,
         )
-        make_client = self.answers.make_client
-        make = None
-        if make_client is not None:
-            make = partial(make_client, received)
-        client = AppClient(received, lambda: self._run(client), make, trains_itself=self.train is None)
+        client = AppClient(
+            received, lambda: self._run(client), self.answers.make_client, trains_itself=self.train is None
+        )
         return client
 
     def _run(self, client: AppClient) -> AppReply:
@@ -136,8 +132,7 @@ class Device:
         began = time.monotonic()
         received = client.received
         if self.train is None:
-            update = np.asarray(client.part("train")().update)
-            model = from_vector(received.vector + update, received.model)
+            model = client.trained_by_itself()
             return AppReply(model, duration=time.monotonic() - began)
         copies = {name: value.copy() for name, value in received.model.items()}  # a function may train in place
         reply = self.train(replace(received, model=copies))

@@ -10,28 +10,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, cast
 
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
+from sortition.core.cohort import NOBODY, Cohort, Notes
 from sortition.core.errors import bad
-from sortition.core.flights import Dispatched
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
 from sortition.core.guards.settings import Guards
+from sortition.core.in_flight import Dispatched
+from sortition.core.population import Population
 from sortition.core.questions import Measure
-from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import NOBODY, Cohort, Notes, Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
 from sortition.core.signals import ModelSize
 from sortition.core.turn import MeteredQuestion, Turn
-from sortition.federation.pace import CohortPace, Staleness
+from sortition.federation.pace import CohortPace
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.record import in_order, round_record, step_record
+from sortition.federation.recording import in_order, round_record, step_record
 from sortition.federation.shadow import Shadows
+from sortition.federation.staleness import Staleness
 
 USED_ELSEWHERE = "another job used up its limit"
 
@@ -244,6 +246,7 @@ class Driver:
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
         self.shadows: Shadows | None = None  # other methods that choose beside the live one
+        self.durations: Sequence[float] = ()  # of the trainings so far, for a deadline that follows them
         self.selection_seconds = 0.0  # how long the method computed for the choices of this round
         self._started = started
         self._keep = keep
@@ -310,7 +313,7 @@ class Driver:
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn; where no place is free, it is a skipped one."""
         clock = self.backend.elapsed()
-        deadline = self.deadline()
+        deadline = self._deadline()
         excluded = self.policy.excluded
         if not self.pace.rule.overlaps:
             return registrar.begin(available, self.pace.places, clock=clock, deadline=deadline, excluded=excluded)
@@ -327,14 +330,20 @@ class Driver:
             excluded=excluded,
         )
 
-    def deadline(self) -> float | None:
+    def _deadline(self) -> float | None:
         """Seconds after which the clients of the next selection are no longer waited for; None for no such limit."""
-        return None if self.pace.deadline == math.inf else self.pace.deadline
+        deadline = self.pace.deadline_after(self.durations)
+        if math.isinf(deadline):
+            return None
+        return deadline
 
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""
-        registrar = self._registrar("at_work")
-        return np.setdiff1d(registrar.in_flight, self._overlapping.waiting(), assume_unique=True)
+        in_flight = self._registrar("at_work").in_flight
+        waiting = self._overlapping.waiting()
+        if not waiting.size:
+            return in_flight
+        return np.setdiff1d(in_flight, waiting, assume_unique=True)
 
     @property
     def _overlapping(self) -> OverlappingBackend:
@@ -421,7 +430,7 @@ class Driver:
         self._drop_stale(opened, registrar)
         arrivals = self.backend.collect(opened.turn, opened.cohort)
         rule = self.pace.rule
-        staleness = registrar.staleness(arrivals.ids)
+        staleness = registrar.flights.staleness(arrivals.ids, registrar.version)
         discounts = self._overlapping.discounts(rule.rule, arrivals.ids, staleness)
         reports = self.backend.reports(arrivals.ids)
         step = registrar.receive(
@@ -456,16 +465,15 @@ class Driver:
 
     def _await(self, opened: OpenRound, registrar: Registrar) -> None:
         """Take arrivals as they come, and fill places between them where the pace says so."""
-        while not self._overlapping.has_enough() and self._n_at_work(registrar):
-            endings = self._overlapping.advance()
+        backend = self._overlapping
+        while not backend.has_enough() and n_at_work(registrar, backend):
+            endings = backend.advance()
             if endings:
                 self._end(opened, registrar, endings)
-            if not self._overlapping.has_enough() and self.pace.refills(self._n_at_work(registrar)):
+            if not self.pace.refills_between_steps or backend.has_enough():
+                continue
+            if self.pace.refills(n_at_work(registrar, backend)):
                 self._select_more(opened, registrar)
-
-    def _n_at_work(self, registrar: Registrar) -> int:
-        """Count the clients that are at work and have sent nothing yet."""
-        return int(registrar.in_flight.size) - self._overlapping.n_waiting()
 
     def _end(self, opened: OpenRound, registrar: Registrar, endings: Mapping[int, Ending]) -> None:
         """Give up the work of clients that will send no update, and note it for the record."""
@@ -481,6 +489,8 @@ class Driver:
 
     def _drop_stale(self, opened: OpenRound, registrar: Registrar) -> None:
         """Drop the updates that wait for the step and are too old for it."""
+        if self.pace.rule.max_staleness is None:
+            return
         waiting = self._overlapping.waiting()
         too_old = waiting[self.pace.too_stale(registrar.staleness(waiting))]
         ending = Ending("too_stale", f"more than {self.pace.rule.max_staleness} versions old")
@@ -531,6 +541,11 @@ class Driver:
         if self.round is None:
             raise bad(caller, "called after open_round", "a call without")
         return self.round
+
+
+def n_at_work(registrar: Registrar, backend: OverlappingBackend) -> int:
+    """Count the clients that are at work and have sent nothing yet."""
+    return registrar.in_flight.size - backend.n_waiting()
 
 
 def _chosen_by(turn: Turn) -> Cohort:

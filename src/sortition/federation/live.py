@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.registrar import Registrar
+from sortition.core.round_record import RoundRecord, answered_ids
 from sortition.core.signals import ModelSize
-from sortition.federation.checkpoint import RunFiles
-from sortition.federation.driver import Driver, Selection
-from sortition.federation.engine import Engine
+from sortition.federation.driver import Driver, OpenRound, Selection
 from sortition.federation.members import Members
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import Messenger
-from sortition.federation.metrics import LiveMetrics, MeteredTransport
+from sortition.federation.model_engine import Engine
+from sortition.federation.model_screening import ModelCheck
+from sortition.federation.monitoring import LiveMetrics, MeteredTransport
 from sortition.federation.options import Options
-from sortition.federation.overlap import OverlappingMessenger
+from sortition.federation.overlapping_messenger import OverlappingMessenger
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.screening import ModelCheck
+from sortition.federation.server_checkpoint import RunFiles
 from sortition.federation.shadow import Shadows
 
 
@@ -102,7 +102,7 @@ class LiveFederation:
             transport=transport,
             selection_seconds=lambda: self.driver.selection_seconds,
             checkpoint=lambda: self.files.written_at,
-            complain=self.logger.warning,
+            logger=self.logger,
         )
         self.driver.sinks = (*self.driver.sinks, metrics.update)
         return metrics
@@ -152,6 +152,15 @@ class LiveFederation:
             self.metrics.open(stack, self.history)
         return self.files.played
 
+    def open_round(self) -> OpenRound:
+        """Choose a cohort; refuse one, before it trains, whose updates the combining rule cannot combine."""
+        opened = self.driver.open_round()
+        combining = self.engine.combining
+        combining.check_memory(self.messenger.model_size().parameters or 0, len(self.members))
+        if opened.cohort.ids.size:
+            combining.rule.check_mass(opened.cohort.mass)
+        return opened
+
     def close_round(self) -> RoundRecord:
         """Make the next model, and keep the record; refused where no client at all can train."""
         record = self.driver.close_round()
@@ -169,6 +178,8 @@ class LiveFederation:
     def end(self) -> None:
         """Write the last checkpoint, and reveal the seed of the audit log: the run is over."""
         self.files.save()
+        if self.metrics is not None:
+            self.metrics.completed = True
         if self.files.log_file is not None and self.registrar is not None:
             self.files.log_file.reveal()
 

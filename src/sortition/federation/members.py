@@ -15,6 +15,7 @@ session is asked at once.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,10 +24,8 @@ from typing import Literal
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
-from sortition.core.client_names import natural_order
 from sortition.core.errors import InputError, bad
-from sortition.core.facts import check_row
-from sortition.core.rounds import Population
+from sortition.core.population import Population, check_row
 from sortition.core.signals import sketched
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile
@@ -454,3 +453,14 @@ def _misshapen(facts: Mapping[str, Array], usual_shapes: Mapping[str, Shape]) ->
 
 def _are_texts(words: object) -> bool:
     return isinstance(words, list) and all(isinstance(word, str) for word in words)
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """Return a sorting key that puts "client-2" before "client-10"; any text has one."""
+    key = []
+    for part in re.split(r"([0-9]{1,18})", name):  # other digits, such as ², are letters here
+        if part.isascii() and part.isdigit():
+            key.append((0, int(part), ""))
+        elif part:
+            key.append((1, 0, part))
+    return key

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from sortition.clients.models import Model
+from sortition.clients.named_arrays import Model
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
 
@@ -86,6 +86,24 @@ class Profile:
     signals: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, table: Mapping[str, object], facts: Mapping[str, Array], name: str = "") -> Profile:
+        """Read what a client sent of itself; what is no list of words is not there."""
+        return cls(
+            name=name,
+            facts=facts,
+            signals=_words(table.get("signals")),
+            tags=_words(table.get("tags")),
+            unsure=_words(table.get("unsure")),
+        )
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """Return words as they came over the wire."""
+    if not isinstance(value, list | tuple | set):
+        return ()
+    return tuple(str(word) for word in value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,25 +17,26 @@ from typing import Literal
 import numpy as np
 
 from sortition.audit.encoding import encode_ids
-from sortition.audit.entries import encode_excluded
-from sortition.clients.models import Model, model_size
+from sortition.audit.entry_writer import encode_excluded
+from sortition.clients.named_arrays import Model, model_size
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
+from sortition.core.population import Population
 from sortition.core.questions import Measure
-from sortition.core.rounds import Cohort, Population
 from sortition.core.selector import Needs
 from sortition.core.signals import UPDATE, ModelSize, sketched
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
+from sortition.federation.deadline import first_come
 from sortition.federation.driver import Arrivals
-from sortition.federation.engine import Engine, Step
 from sortition.federation.members import Members
 from sortition.federation.messages import NOBODY, Ask, Handle, Kind, Peer, Profile, Reply, Transport
+from sortition.federation.model_engine import Engine, Step
+from sortition.federation.model_screening import Judge, ModelCheck, moved, not_finite, reported_rows
 from sortition.federation.options import Options
-from sortition.federation.pace import first_come
 from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
-from sortition.federation.screening import Judge, ModelCheck, moved, not_finite, reported_rows
 
 FIRST_LOOK = 0.02  # seconds between the first two looks for replies; later ones are further apart
 LONGEST_LOOK = 0.5  # seconds between two looks for replies
@@ -210,18 +211,26 @@ class Messenger:
                 self._say_nobody_is_eligible(candidates)
                 return candidates
             if self.clock() >= next_line:
-                reasons = ""
-                if self.policy.excluded:
-                    reasons = f": {self.policy.said()}"
-                self.logger.info(
-                    "Waiting: of %d clients online, %d are busy, and the others are not eligible%s",
-                    present.size,
-                    self.busy,
-                    reasons,
-                )
+                self._say_who_is_waited_for(present, until=began + self.options.patience)
                 next_line = self.clock() + LOG_EVERY
             self._receive(min(pause, max(self.options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_RECHECK)
+
+    def _say_who_is_waited_for(self, present: Ids, until: float) -> None:
+        """Log why nobody of these clients can be chosen, and when the round is skipped."""
+        reasons = ""
+        if self.policy.excluded:
+            reasons = f": {self.policy.said()}"
+        end = ""
+        if until != np.inf:
+            end = f"; the round is skipped in {until - self.clock():.0f} s (patience)"
+        self.logger.info(
+            "Waiting: of %d clients online, %d are busy, and the others are not eligible%s%s",
+            present.size,
+            self.busy,
+            reasons,
+            end,
+        )
 
     def _say_nobody_is_eligible(self, candidates: Ids) -> None:
         """Log that a round is skipped since a policy leaves nobody eligible."""
@@ -307,10 +316,19 @@ class Messenger:
                     self.begun = True
                     return present
             if self.clock() >= next_line:
-                self.logger.info("Waiting for clients: %d nodes are online, %d are needed", len(online), least_online)
+                self.logger.info("Waiting for clients: %s", self._what_is_missing(online, least_online))
                 next_line = self.clock() + LOG_EVERY
             self._receive(min(pause, max(options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_LOOK)
+
+    def _what_is_missing(self, online: Mapping[str, Peer], least_online: int) -> str:
+        """Say why no round can begin yet."""
+        if len(online) < least_online:
+            return f"{len(online)} nodes are online, {least_online} are needed"
+        n_asked = len(self._open_enrolments())
+        if n_asked:
+            return f"{len(online)} nodes are online, and {n_asked} of them have not said yet who they are"
+        return f"{len(online)} nodes are online, and none of them answers"
 
     def _entered(self, online: Mapping[str, Peer], least_online: int) -> Ids:
         """Enter those who have said who they are; return the members that answer, if enough clients are online."""
@@ -765,7 +783,7 @@ class Messenger:
                 ids=ids,
                 weights=weights,
                 models=self._shortened,
-                longest=self.check.longest,
+                norm_limit=self.check.norm_limit,
                 replies=self.training.replies,
                 clients=len(self.members),
             )
@@ -971,10 +989,10 @@ class Fates:
     failed: dict[int, str] = field(default_factory=dict)
 
 
-def _asked_of_clients(needs: Needs, owner: str) -> dict[str, str]:
+def _asked_of_clients(needs: Needs, method_name: str) -> dict[str, str]:
     """Return the signals that every client must be able to answer, each with the method that needs it."""
     names = [signal.name for signal in needs.asks] + [signal.name for signal in needs.reports if signal != UPDATE]
-    return dict.fromkeys(names, owner)
+    return dict.fromkeys(names, method_name)
 
 
 def _number(fact: Array | None) -> float:

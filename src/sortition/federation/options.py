@@ -10,16 +10,17 @@ from typing import Any
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
-from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy, as_policies
-from sortition.core.record import RoundRecord
+from sortition.core.population import check_names
+from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector, Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.arrangement import Arrangement, is_several
+from sortition.federation.deadline import DEADLINE, Quantile
 from sortition.federation.members import Owner, Refresh
-from sortition.federation.metrics import MetricsSink
-from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile
+from sortition.federation.monitoring import MetricsSink
+from sortition.federation.pace import CohortPace, Pace
 from sortition.federation.policies import facts_of
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
@@ -116,8 +117,6 @@ class Options:
         return CohortPace(self.cohort, rule)
 
     def _check_pace(self) -> None:
-        if not is_whole(self.cohort, 1):
-            raise bad(f"{self.who}.cohort", "a whole number ≥ 1", self.cohort)
         if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
         if not (is_number(self.deadline) and self.deadline > 0):

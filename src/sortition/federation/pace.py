@@ -21,122 +21,23 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Ids
+from sortition.core.cohort import Cohort, with_standby
 from sortition.core.errors import bad, unknown
-from sortition.core.rounds import Cohort, with_standby
 from sortition.core.selector import AnySelector
 from sortition.core.validation import is_number, is_whole, known_keys_only
+from sortition.federation.deadline import QUESTIONS, Quantile
+from sortition.federation.staleness import RULES, Staleness
 
-DEADLINE = 1800.0  # seconds of a round in a real federation
-QUESTIONS = 0.25  # the share of a round's seconds that its questions may take
 KINDS = ("rounds", "buffered")
 LATE = ("drop", "use")
 REFILLS = ("step", "arrival")
 NORMALISE = ("mass", "count")
-RULES = ("constant", "polynomial", "hinge", "saa")
-SEEN = 1000  # trainings over which the quantile of a deadline is taken
 ADAPTIVE = "adaptive"
 ONLY_ROUNDS = ("quorum", "late", "overselect")
 ONLY_BUFFERED = ("concurrency", "buffer", "refill")
 GIB = 1 << 30
-
-
-@known_keys_only
-@dataclass(frozen=True)
-class Staleness:
-    """What an update counts that is τ versions old; a fresh one counts 1.
-
-    Attributes:
-        name: ``constant``: 1. ``polynomial``: (1 + τ)^−exponent. ``hinge``: 1 up to τ = b, then 1 / (a (τ − b) + 1).
-            ``saa``: REFL's (1 − β) / (τ + 1) + β (1 − e^(−Λ/Λmax)), Λ how far the update is from the fresh ones.
-        exponent: of the polynomial; FedBuff's is 0.5.
-        a: slope of the hinge.
-        b: staleness up to which the hinge counts fully.
-        beta: β of SAA.
-    """
-
-    name: str = "polynomial"
-    exponent: float = 0.5
-    a: float = 10.0
-    b: float = 4.0
-    beta: float = 0.35
-
-    def __post_init__(self) -> None:
-        if self.name not in RULES:
-            raise unknown("staleness", self.name, RULES, "pace")
-        for name in ("exponent", "a", "b"):
-            value = getattr(self, name)
-            if not (is_number(value) and math.isfinite(value) and value >= 0):
-                raise bad(f"pace.staleness.{name}", "finite and ≥ 0", value)
-        if not (is_number(self.beta) and 0 <= self.beta <= 1):
-            raise bad("pace.staleness.beta", "in [0, 1]", self.beta)
-
-    @property
-    def individual(self) -> bool:
-        """Whether it looks at single updates, which secure aggregation hides."""
-        return self.name == "saa"
-
-    def discounts(self, staleness: Ids, updates: Array | None = None) -> Floats:
-        """Return (k,) what each update counts; SAA needs the updates (k, P) themselves."""
-        tau = np.asarray(staleness, np.float64)
-        if self.name == "constant":
-            return np.ones(tau.size)
-        if self.name == "polynomial":
-            return np.asarray((1.0 + tau) ** -self.exponent)
-        if self.name == "hinge":
-            return np.where(tau <= self.b, 1.0, 1.0 / (self.a * np.maximum(tau - self.b, 0.0) + 1.0))
-        return self._saa(tau, updates)
-
-    def _saa(self, tau: Floats, updates: Array | None) -> Floats:
-        """Return w_s = (1 − β) / (τ_s + 1) + β (1 − e^(−Λ_s/Λmax)) of the stale, 1 of the fresh.
-
-        Λ_s = ‖û_F − u_s‖² / ((n_F + 1)² ‖û_F‖²), û_F the mean of the n_F fresh updates. Without a fresh update, or
-        where they add up to nothing, Λ says nothing, and the second term is left out.
-        """
-        fresh = tau == 0
-        counts = np.ones(tau.size)
-        if fresh.all():
-            return counts
-        if updates is None:
-            raise bad("pace.staleness", "given single updates for saa", None)
-        deviation = np.zeros(int((~fresh).sum()))
-        if fresh.any():
-            mean = np.asarray(updates[fresh], np.float64).mean(axis=0)
-            squared_norm = float(mean @ mean)
-            if squared_norm > 0:
-                n_fresh = int(fresh.sum())
-                difference = np.asarray(updates[~fresh], np.float64) - mean
-                deviation = (difference * difference).sum(axis=1) / ((n_fresh + 1) ** 2 * squared_norm)
-        share = deviation
-        largest = float(deviation.max(initial=0.0))
-        if largest > 0:
-            share = deviation / largest
-        counts[~fresh] = (1 - self.beta) / (tau[~fresh] + 1) + self.beta * (1 - np.exp(-share))
-        return counts
-
-    def changed(self) -> str | dict[str, object]:
-        """Return the rule's name, or a table where a parameter differs from its default, as a study has them."""
-        table = {name: value for name, value in asdict(self).items() if value != getattr(Staleness, name)}
-        if not table.keys() - {"name"}:
-            return self.name
-        return {"name": self.name, **table}
-
-
-@known_keys_only
-@dataclass(frozen=True)
-class Quantile:
-    """A deadline that follows the clients.
-
-    Attributes:
-        quantile: share of the trainings so far that took no longer; one without an answer took for ever.
-    """
-
-    quantile: float
-
-    def __post_init__(self) -> None:
-        if not (is_number(self.quantile) and 0 < self.quantile <= 1):
-            raise bad("pace.deadline.quantile", "a share in (0, 1]", self.quantile)
-
+DEFAULT_STALENESS = Staleness()
 
 Setting = TypeVar("Setting", Staleness, Quantile)
 
@@ -291,7 +192,7 @@ class Pace:
         """What a stale update counts."""
         if isinstance(self.staleness, Staleness):
             return self.staleness
-        return Staleness()
+        return DEFAULT_STALENESS
 
     def changed(self) -> dict[str, object]:
         """Return the keys that differ from the defaults, as a table of a study has them."""
@@ -401,9 +302,28 @@ class CohortPace:
             return self.rule.buffer
         return 1
 
-    def seconds_between_steps(self, durations: Iterable[float]) -> float:
-        """Return how long an adaptive step waits, by the last durations of the clients at work that are known."""
-        return max(durations, default=0.0) / self.concurrency
+    def is_buffered_step_due(self, *, n_waiting: int, clock: float, earliest_step: float) -> bool:
+        """Tell whether a buffered step is due: enough updates wait for it, and it is not too early.
+
+        Args:
+            n_waiting: how many updates wait for the step.
+            clock: seconds now.
+            earliest_step: what :meth:`earliest_step` says.
+        """
+        return n_waiting >= self.buffer_size and clock >= earliest_step
+
+    def earliest_step(self, last_step: float, at_work: Iterable[int], last_seconds: Mapping[int, float]) -> float:
+        """Return the second before which no buffered step is made; −∞ where the buffer is not adaptive.
+
+        Args:
+            last_step: the second of the last step.
+            at_work: the clients at work.
+            last_seconds: how long the last work of clients took, of those that are known.
+        """
+        if not self.rule.is_adaptive:
+            return -math.inf
+        known_seconds = [last_seconds[client] for client in at_work if client in last_seconds]
+        return last_step + max(known_seconds, default=0.0) / self.concurrency
 
     @property
     def places(self) -> int:
@@ -418,10 +338,15 @@ class CohortPace:
             return self.concurrency - in_flight
         return self.places
 
+    @property
+    def refills_between_steps(self) -> bool:
+        """Whether places are filled as they become free, and not only after a step."""
+        return self.rule.refill != "step"
+
     def refills(self, in_flight: int) -> bool:
-        """Tell whether free places are filled between two steps."""
+        """Tell whether enough places are free to fill them between two steps."""
         n_free = self.concurrency - in_flight
-        if self.rule.refill == "step":
+        if not self.refills_between_steps:
             return False
         if isinstance(self.rule.refill, str):  # at every arrival
             return n_free >= 1
@@ -453,8 +378,7 @@ class CohortPace:
         deadline = self.rule.deadline
         if not isinstance(deadline, Quantile) or not durations:
             return self.deadline
-        ranked = sorted(durations)
-        return float(ranked[math.ceil(round(deadline.quantile * len(ranked), 9)) - 1])
+        return deadline.seconds(durations)
 
     @property
     def seconds_for_questions(self) -> float:
@@ -468,15 +392,31 @@ class CohortPace:
         return np.asarray(staleness > self.rule.max_staleness)
 
 
-def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.NDArray[np.bool_]:
-    """Return a mask (k,) of the answers that count: the first ``target`` by the clock, then by id.
+@dataclass
+class OpenSelection:
+    """The selection whose answers make the next step, where a step is a round.
 
-    They must come before the deadline.
-
-    An answer that never comes has infinite seconds.
+    Attributes:
+        index: the index of the selection; −1 before the first.
+        target: how many updates it waits for.
+        n_arrived: how many of its updates have come.
+        n_at_work: how many of its members are at work.
+        closes: the second at which the step is made at the latest.
     """
-    order = np.lexsort((ids, seconds))
-    in_time = np.isfinite(seconds[order]) & (seconds[order] <= deadline)
-    counts = np.zeros(ids.size, bool)
-    counts[order[in_time][:target]] = True
-    return counts
+
+    index: int = -1
+    target: int = 0
+    n_arrived: int = 0
+    n_at_work: int = 0
+    closes: float = math.inf
+
+    def is_step_due(self, clock: float, *, has_earlier_work_ended: bool) -> bool:
+        """Tell whether the step of a round is due: by its updates, or by the clock.
+
+        Where nobody was chosen or nobody is left, whatever comes next of earlier selections makes the step.
+        """
+        if self.n_arrived == 0 and self.n_at_work == 0:
+            return has_earlier_work_ended
+        if self.n_at_work == 0 or clock >= self.closes:
+            return True
+        return self.n_arrived >= max(self.target, 1)

@@ -391,8 +391,8 @@ class PolicyKeeper:
         if not trains and not counts_bytes:
             return question
         size = self._directory.model_size()
-        row_length = 1 if signal.scalar else signal.length(size) or 0
-        numbers = (size.parameters or 0) + signal.floats_down + row_length
+        row_dimension = 1 if signal.scalar else signal.dimension(size) or 0
+        numbers = (size.parameters or 0) + signal.floats_down + row_dimension
         reserve = 0 if trains else self._training_bytes()
         refused = self._claim(question.ids, uses=int(trains), n_bytes=NUMBER * numbers, reserve=reserve)
         if not refused.size:

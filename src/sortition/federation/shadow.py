@@ -21,16 +21,17 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, StorageError
-from sortition.core.flights import Received
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
+from sortition.core.in_flight import Received
 from sortition.core.intake import with_ids
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.core.observer import Reports, together
+from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.record import ShadowRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population
+from sortition.core.round_record import ShadowRecord
 from sortition.core.selector import AnySelector, resolved_for
 from sortition.core.turn import Turn
 from sortition.federation.pace import Pace

@@ -18,8 +18,8 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.snapshot import FOREIGN, StoredTable
-from sortition.federation.mailbox import Work
+from sortition.core.storage.snapshot import UNREADABLE, StoredTable
+from sortition.federation.device_mailbox import Work
 from sortition.federation.messages import Ask, Profile, Reply
 
 HEADER = "header"
@@ -158,7 +158,7 @@ def _unpacked(content: bytes | Path, most: int | None) -> tuple[StoredTable, dic
             else:
                 tables[table] = {name: members[f"{table}.{row}"] for row, name in enumerate(_texts(names))}
         return header, tables
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise _unreadable(error) from None
 
 

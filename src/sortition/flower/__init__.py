@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("sortition.flower needs Flower: pip install 'sortition[flower]'.") from error
 
 from sortition.clients import Received, pytorch, scikit_learn
-from sortition.flower.client import answer, stable_name
+from sortition.flower.client_app import answer, stable_name
 from sortition.flower.strategy import SelectorStrategy
 
 __all__ = ["Received", "SelectorStrategy", "answer", "pytorch", "scikit_learn", "stable_name"]

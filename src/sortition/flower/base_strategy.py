@@ -20,8 +20,8 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
-from sortition.flower import wire
-from sortition.flower.metrics import Metrics, first_metrics, is_amount, shared_metrics, usable_metrics
+from sortition.flower import codec
+from sortition.flower.averaged_metrics import Metrics, first_metrics, is_amount, shared_metrics, usable_metrics
 from sortition.flower.strategy_kinds import innermost, kind_of
 
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
@@ -46,7 +46,7 @@ class BaseStrategy:
 
     def check_model(self, arrays: ArrayRecord) -> None:
         """Refuse a model that the strategy cannot aggregate."""
-        dtypes = {name: value.dtype for name, value in wire.view_arrays(arrays).items()}
+        dtypes = {name: value.dtype for name, value in codec.view_arrays(arrays).items()}
         integer_names = [name for name, dtype in dtypes.items() if dtype.kind in "iub"]
         strange_names = [name for name, dtype in dtypes.items() if dtype.kind not in "fiub"]
         if strange_names:
@@ -133,7 +133,7 @@ class BaseStrategy:
             for client, message in replies.items():
                 key, sent_metrics = first_metrics(message.content)
                 values = {**sent_metrics, self.weighted: weights[client]}
-                message.content = _with_metrics(message.content, key, values, extra=message.content.metric_records)
+                _keep_only_metrics(message.content, key, values, extra=message.content.metric_records)
         else:
             left_out = self._share_metrics(replies, weights)
         messages = list(replies.values())
@@ -164,7 +164,7 @@ class BaseStrategy:
             _, sent_metrics = first_metrics(message.content)
             values = {name: sent_metrics.get(name, math.nan) for name in shared_names}
             values[self.weighted] = weights[client]
-            message.content = _with_metrics(message.content, key, values, extra=extra)
+            _keep_only_metrics(message.content, key, values, extra=extra)
         return [replies[client].content for client in replies if client not in metrics_by_client]
 
     def step(
@@ -177,7 +177,7 @@ class BaseStrategy:
         """The strategy's step from w + Σ a_k Δ_k, where it would rescale the weights; metrics by the same weights."""
         contents = {client: message.content for client, message in replies.items()}
         metrics = RecordDict({"metrics": MetricRecord({self.weighted: 1.0})})
-        one_reply = Message(RecordDict({self.model: wire.to_record(target), **metrics}), 1, MessageType.TRAIN)
+        one_reply = Message(RecordDict({self.model: codec.to_record(target), **metrics}), 1, MessageType.TRAIN)
         with _averages(self.inner, [one_reply.content]):
             arrays, _ = self.original("aggregate_train")(server_round, [one_reply])
         metrics_by_client, faults = usable_metrics(contents, ignored=[self.weighted])
@@ -187,7 +187,8 @@ class BaseStrategy:
         for client, values in metrics_by_client.items():
             key, _ = first_metrics(contents[client])
             weighed = {**values, self.weighted: examples[client]}
-            weighed_contents.append(_with_metrics(contents[client], key, weighed))
+            _keep_only_metrics(contents[client], key, weighed)
+            weighed_contents.append(contents[client])
         with _averages(self.inner, []):
             return arrays, self.inner.train_metrics_aggr_fn(weighed_contents, self.weighted)
 
@@ -229,7 +230,7 @@ class BaseStrategy:
         log_unshared([contents[row] for row in metrics_by_row], names=shared_names, records=record_names)
         for row, values in metrics_by_row.items():
             key, _ = first_metrics(contents[row])
-            messages[row].content = _with_metrics(contents[row], key, values)
+            _keep_only_metrics(contents[row], key, values)
         if metrics_by_row and not any(values[self.weighted] for values in metrics_by_row.values()):
             log(WARNING, "Evaluation is left out: nobody evaluated an example")
             metrics_by_row = {}
@@ -263,18 +264,21 @@ class NodesView:
         return [info for info in self._grid.get_nodes() if info.node_id in self._nodes]
 
 
-def _with_metrics(content: RecordDict, key: str, values: Metrics, extra: Collection[str] = ()) -> RecordDict:
-    """Leave of a reply the records that are not ours, with these metrics and those of the ``extra`` records alone."""
-    for name in [*(content.metric_records.keys() - {key, *extra}), wire.ROWS]:
+def _keep_only_metrics(content: RecordDict, key: str, values: Metrics, extra: Collection[str] = ()) -> None:
+    """Edit a reply in place: its metric records are ``key``, with these values alone, and those that ``extra`` names.
+
+    The rows of signals, which the strategy does not know, are removed. A metric is assigned only where it is another
+    object (``is not``): NaN is not equal to itself, 1 equals 1.0, and Flower checks every value that is assigned.
+    """
+    for name in [*(content.metric_records.keys() - {key, *extra}), codec.ROWS]:
         content.pop(name, None)
     record = content.get(key)
     if not isinstance(record, MetricRecord) or record.keys() != values.keys():
         content[key] = MetricRecord(dict(values))
-        return content
+        return
     for name, value in values.items():
         if record[name] is not value:
             record[name] = value
-    return content
 
 
 def log_faults(faults: Mapping[int, str], whose: str = "client") -> None:

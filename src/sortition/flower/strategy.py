@@ -23,25 +23,26 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from sortition.aggregation import CombineRule
 from sortition.core import Guards, Registrar
+from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, bad
 from sortition.core.policy import Policy
-from sortition.core.record import RoundRecord
-from sortition.core.rounds import Cohort
+from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
 from sortition.federation.arrangement import ShadowOption, arranged
-from sortition.federation.engine import Combining
+from sortition.federation.deadline import DEADLINE
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
-from sortition.federation.metrics import MetricsOption, sinks
+from sortition.federation.model_engine import Combining
+from sortition.federation.model_screening import ModelCheck
+from sortition.federation.monitoring import MetricsOption, sinks
 from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
-from sortition.federation.overlap import OverlappingMessenger
-from sortition.federation.pace import DEADLINE, Pace
-from sortition.federation.screening import ModelCheck
-from sortition.flower import wire
+from sortition.federation.overlapping_messenger import OverlappingMessenger
+from sortition.federation.pace import Pace
+from sortition.flower import codec
+from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy
-from sortition.flower.engine import FlowerEngine, check_mass, log_other_examples, train_config
+from sortition.flower.grid_transport import FlowerRound, FlowerTransport, collect
 from sortition.flower.strategy_kinds import Kind, layers, log_unread
-from sortition.flower.transport import FlowerRound, FlowerTransport, collect
 from sortition.privacy import Deployment, Promises, lint
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
@@ -313,7 +314,7 @@ class SelectorStrategy(Strategy):
         with ExitStack() as stack:
             played = self.federation.open(stack)
             if played:
-                initial_arrays = wire.to_record(self.engine.model)
+                initial_arrays = codec.to_record(self.engine.model)
             self._take_over(stack)
             rounds_left = max(num_rounds - played, 0)
             arguments: dict[str, object] = {**options, "num_rounds": rounds_left}
@@ -352,12 +353,10 @@ class SelectorStrategy(Strategy):
         self.engine.show(arrays)
         self.engine.server_round = server_round + self.files.played
         self.transport.round = FlowerRound(self.engine.server_round, arrays, config, self.engine.model)
-        opened = self.driver.open_round()
-        size = self.messenger.model_size().parameters or 0
-        self.combining.check_memory(size, len(self.members))
-        owner = type(self.selector).__name__
-        log(INFO, "configure_train: %s chose %d of %d", owner, opened.cohort.ids.size, opened.available)
-        check_mass(opened.cohort, self.engine, owner)
+        opened = self.federation.open_round()
+        method_name = type(self.selector).__name__
+        log(INFO, "configure_train: %s chose %d of %d", method_name, opened.cohort.ids.size, opened.available)
+        check_mass(opened.cohort, self.engine, method_name)
         if not self.driver.pace.rule.overlaps:
             self._check_cohort(opened.cohort, opened.available)
         messages = self.transport.write_training(self.messenger.orders(opened.turn, opened.cohort))
@@ -417,17 +416,17 @@ class SelectorStrategy(Strategy):
             self._too_small = 0
             return
         self._too_small += 1
-        owner = type(self.selector).__name__
+        method_name = type(self.selector).__name__
         why = (
-            f"{owner} chose {size} of {available} clients, and {type(self.base.strategy).__name__} makes no model of "
-            f"fewer than {least_updates} updates."
+            f"{method_name} chose {size} of {available} clients, and {type(self.base.strategy).__name__} makes no "
+            f"model of fewer than {least_updates} updates."
         )
         if self.messenger.moved or self._too_small < IN_VAIN:
             log(WARNING, "This round leaves the model as it is: %s", why)
             return
         raise InputError(
-            f"{why} Let {owner} choose more at a time (a larger cohort, or fewer groups of clients), or use another "
-            "strategy."
+            f"{why} Let {method_name} choose more at a time (a larger cohort, or fewer groups of clients), or use "
+            "another strategy."
         )
 
     def _check_end(self, rounds: int) -> None:

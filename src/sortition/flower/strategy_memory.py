@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import Strategy
 
 from sortition.core.arrays import Array
 from sortition.core.storage.snapshot import StoredTable
-from sortition.flower import wire
+from sortition.flower import codec
 from sortition.flower.strategy_kinds import PRIVATE
 
 ADAPTED = "clipping_norm"  # a number that adaptive clipping changes from round to round
@@ -53,7 +53,7 @@ def _as_it_was(kind: str, memory: dict[str, Array]) -> object:
     if kind == "list":
         return list(memory.values())
     if kind == "ArrayRecord":
-        return wire.to_record(memory)
+        return codec.to_record(memory)
     if kind == "ndarray":
         return memory["0"]
     if kind == "float":
@@ -64,7 +64,7 @@ def _as_it_was(kind: str, memory: dict[str, Array]) -> object:
 def _as_arrays(value: object, adapted: bool) -> dict[str, Array] | None:
     """Return an attribute as named arrays; None where it is no memory."""
     if isinstance(value, ArrayRecord):
-        return wire.to_arrays(value)
+        return codec.to_arrays(value)
     if adapted and isinstance(value, float):
         return {"0": np.asarray(value)}
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":

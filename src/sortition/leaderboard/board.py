@@ -10,7 +10,7 @@ from statistics import median_low
 import polars as pl
 
 from sortition.leaderboard.entries import BASELINE, REFERENCES
-from sortition.leaderboard.ranking import Standing, Values, paired, standings, values_of
+from sortition.leaderboard.ranks_and_gains import Standing, Values, paired, standings, values_of
 from sortition.leaderboard.suite import Cell, Suite
 from sortition.results.statistics import FEWEST_SEEDS
 

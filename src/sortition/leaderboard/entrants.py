@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from sortition import selectors
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.selector import Needs
-from sortition.studies import methods
+from sortition.studies import method_entries
 from sortition.studies.config import validated
 from sortition.studies.plan import read
+from sortition.studies.types import TomlTable
 
 FILE = Path(__file__).parent / "suite-2-tuning.toml"
 BASELINE = "uniform"
@@ -23,7 +23,6 @@ MOST_CONFIGURATIONS = 4  # of a method, its default included
 FACTS = ("sizes", "label_counts")  # that clients of every cell give
 CLASSES = ("scalars", "labels", "updates")
 PUBLIC = "public"
-Table = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Entrant:
 
     label: str
     name: str
-    parameters: Table = field(default_factory=dict)
+    parameters: TomlTable = field(default_factory=dict)
     row: str = ""
 
     def __post_init__(self) -> None:
@@ -47,7 +46,7 @@ class Entrant:
             object.__setattr__(self, "row", self.label)
 
     @property
-    def entry(self) -> Table:
+    def entry(self) -> TomlTable:
         """The entry of a study's list ``method``."""
         return {"name": self.name, "label": self.label, **self.parameters}
 
@@ -69,7 +68,7 @@ class Entrant:
     @property
     def needs(self) -> Needs:
         """What it needs to know where clients give their sizes and label counts."""
-        return methods.selector(self.name, self.parameters).resolved(FACTS).needs
+        return method_entries.selector(self.name, self.parameters).resolved(FACTS).needs
 
 
 def stated_entrant(label: str, configuration: str, row: str) -> Entrant:
@@ -85,12 +84,12 @@ def stated_entrant(label: str, configuration: str, row: str) -> Entrant:
 def information_class(needs: Needs) -> str:
     """Return what a method knows beyond sizes and its own choices: ``public``, or some of scalars, labels, updates."""
     signals = (*needs.questions, *needs.reports)
-    has = {
+    is_known = {
         "scalars": any(not signal.exact and signal.of != "pairs" for signal in signals),
         "labels": "label_counts" in needs.reads or any(signal.of == "pairs" for signal in signals),
         "updates": any(signal.exact for signal in signals),
     }
-    return ", ".join(kind for kind in CLASSES if has[kind]) or PUBLIC
+    return ", ".join(kind for kind in CLASSES if is_known[kind]) or PUBLIC
 
 
 class Configurations(BaseModel):
@@ -103,8 +102,8 @@ class Configurations(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    entry: dict[str, Table] = {}
-    alternatives: dict[str, list[Table]] = {}
+    entry: dict[str, TomlTable] = {}
+    alternatives: dict[str, list[TomlTable]] = {}
     absent: dict[str, str] = {}
 
     def extended(self, other: Configurations) -> Configurations:

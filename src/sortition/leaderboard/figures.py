@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Floats
-from sortition.results.cost import mean_over, value_at
+from sortition.results.equal_cost import mean_over, value_at
 
 END_SHARE = 0.1  # of the rounds or of the time, over which the end is the mean
 SMOOTH = 3  # evaluations over which a target must be reached

@@ -267,11 +267,11 @@ class TrackBoard:
         for row in self.complete:
             family_means = []
             for family, names in families.items():
-                of_cells = np.stack(
+                gain_by_cell = np.stack(
                     [self._resampled_cell(area[name], row, drawn_seeds[name]) for name in names], axis=1
                 )
-                drawn = np.take_along_axis(of_cells, drawn_cells[family], axis=1)
-                family_means.append(drawn.mean(axis=1))
+                resampled_gains = np.take_along_axis(gain_by_cell, drawn_cells[family], axis=1)
+                family_means.append(resampled_gains.mean(axis=1))
             gains[row] = np.mean(family_means, axis=0)
         return gains
 
@@ -363,8 +363,17 @@ class TrackBoard:
         cells = [cell for cell in self.cells if self.suite.data_of(cell) != data]
         board = replace(self, cells=cells, rows=self.runs.filter(pl.col("row").is_in(self.complete)))
         if not cells:
-            return Sensitivity(data, 0, "", False, math.nan, False, 0, 0)
-        others = [row for row in board.complete if row != board.leader]
+            return Sensitivity(
+                without=data,
+                cells=0,
+                leader="",
+                leader_of_all=False,
+                gain=math.nan,
+                separated_from_baseline=False,
+                separated_from=0,
+                others=0,
+            )
+        other_rows = [row for row in board.complete if row != board.leader]
         baseline_test = board.baseline_tests.get(board.leader)
         return Sensitivity(
             without=data,
@@ -373,8 +382,8 @@ class TrackBoard:
             leader_of_all=board.leader == self.leader,
             gain=board.weighted_gain(board.leader),
             separated_from_baseline=baseline_test is not None and baseline_test.separated,
-            separated_from=sum(board.leader_tests[row].separated for row in others),
-            others=len(others),
+            separated_from=sum(board.leader_tests[row].separated for row in other_rows),
+            others=len(other_rows),
         )
 
 

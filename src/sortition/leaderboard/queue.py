@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from sortition.core.errors import InputError, SortitionError
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.leaderboard import run_rows
-from sortition.leaderboard.costs import estimated_seconds
 from sortition.leaderboard.entrants import Entrant
+from sortition.leaderboard.run_rows import Row, RowValues
+from sortition.leaderboard.run_seconds import estimated_seconds
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.results.run_folder import Run
 from sortition.studies import lockstep
@@ -39,20 +39,20 @@ class Job:
 
     Attributes:
         cell: the cell.
-        missing: by seed, the entrants without a result.
+        missing_entrants: by seed, the entrants without a result.
     """
 
     cell: TrackCell
-    missing: dict[int, list[Entrant]]
+    missing_entrants: dict[int, list[Entrant]]
 
     @property
     def n_runs(self) -> int:
         """How many runs there are."""
-        return sum(len(entrants) for entrants in self.missing.values())
+        return sum(len(entrants) for entrants in self.missing_entrants.values())
 
     def seconds(self, suite: TrackSuite) -> float:
         """Return the estimated CPU seconds of all of them."""
-        entrants = [entrant for entrants in self.missing.values() for entrant in entrants]
+        entrants = [entrant for entrants in self.missing_entrants.values() for entrant in entrants]
         return sum(estimated_seconds(suite, self.cell, entrant.row) for entrant in entrants)
 
 
@@ -91,8 +91,8 @@ class CpuLimit(Callback):
 
     def on_round(self, run: RunConfig, record: RoundRecord) -> None:
         """Raise where the limit is exceeded."""
-        used = time.process_time() - self._started
-        if used > self.seconds:
+        seconds_so_far = time.process_time() - self._started
+        if seconds_so_far > self.seconds:
             raise SortitionError(f"{run.method.label} took more than {self.seconds:g} processor seconds.")
 
 
@@ -112,13 +112,13 @@ def jobs_of(
         if retry:
             rows = rows.filter(pl.col("status") == run_rows.DONE)
         stored = set(rows.select("label", "seed").iter_rows())
-        missing: dict[int, list[Entrant]] = {}
+        missing_entrants: dict[int, list[Entrant]] = {}
         for seed in list(suite.seeds_of(cell))[:seeds]:
-            lacking = [entrant for entrant in entrants if (entrant.label, seed) not in stored]
-            if lacking:
-                missing[seed] = lacking
-        if missing:
-            jobs.append(Job(cell, missing))
+            entrants_to_play = [entrant for entrant in entrants if (entrant.label, seed) not in stored]
+            if entrants_to_play:
+                missing_entrants[seed] = entrants_to_play
+        if missing_entrants:
+            jobs.append(Job(cell, missing_entrants))
     return sorted(jobs, key=lambda job: estimated_seconds(suite, job.cell, "uniform"))
 
 
@@ -138,7 +138,7 @@ def play(
     outcome = QueueOutcome()
     for number, job in enumerate(jobs, start=1):
         say(f"{number} of {len(jobs)}: {job.cell.name}, {job.n_runs} runs")
-        for seed, entrants in job.missing.items():
+        for seed, entrants in job.missing_entrants.items():
             if time.monotonic() > stop_at:
                 outcome.time_is_up = True
                 return outcome
@@ -176,9 +176,7 @@ def _play_seed(
     _clear(work / cell.name, rows, everything=not outcome.interrupted)
 
 
-def _finished_rows(
-    plan: StudyPlan, work: Path, abouts: Mapping[str, Mapping[str, Any]], failed: Collection[str]
-) -> list[dict[str, Any]]:
+def _finished_rows(plan: StudyPlan, work: Path, abouts: Mapping[str, Row], failed: Collection[str]) -> list[RowValues]:
     """Return the rows of the runs of a plan that are finished."""
     rows = []
     for config in plan.runs:
@@ -188,7 +186,7 @@ def _finished_rows(
     return rows
 
 
-def _clear(folder: Path, rows: Iterable[Mapping[str, Any]], *, everything: bool) -> None:
+def _clear(folder: Path, rows: Iterable[Row], *, everything: bool) -> None:
     """Remove the folders of runs whose rows are kept, or of all runs of a cell."""
     if everything:
         shutil.rmtree(folder, ignore_errors=True)

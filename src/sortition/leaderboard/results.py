@@ -16,6 +16,7 @@ from sortition.studies.plan import StudyPlan
 from sortition.studies.runs.runner import place
 
 RUNS = "runs.parquet"
+TABLE_BYTES = 1 << 26  # of a table of runs, unpacked; the largest of ours takes 2 MB
 KEY = ["suite", "cell", "method", "seed"]
 FIGURES = {  # column → name in a run's summary
     "auc": "mean-accuracy",
@@ -45,7 +46,7 @@ def stored(path: Path) -> pl.DataFrame:
     if not path.exists():
         return pl.DataFrame(schema=SCHEMA)
     try:
-        rows = read_parquet(path, SCHEMA)
+        rows = read_parquet(path, SCHEMA, allowed=TABLE_BYTES)
         return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         first_line = (str(error).splitlines() or ["unreadable"])[0]

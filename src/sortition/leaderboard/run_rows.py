@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from sortition.core.errors import StorageError
 from sortition.data.parquet import read_parquet
 from sortition.leaderboard.entrants import Entrant
 from sortition.leaderboard.figures import Curve
+from sortition.leaderboard.results import TABLE_BYTES
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.results import metrics
 from sortition.results.run_folder import Run
@@ -23,7 +24,9 @@ from sortition.results.run_folder import Run
 KEY = ["cell", "label", "seed"]
 DONE = "done"
 FAILED = "failed"
-SCHEMA: dict[str, Any] = {
+RowValues: TypeAlias = dict[str, Any]  # a run as it is stored: the columns of SCHEMA
+Row: TypeAlias = Mapping[str, Any]  # the same, to be read
+SCHEMA: Mapping[str, Any] = {
     "suite": pl.String,
     "track": pl.String,
     "cell": pl.String,
@@ -53,7 +56,7 @@ LISTS = tuple(name for name, kind in SCHEMA.items() if kind.is_nested())
 CHOICES = ("round", "cohort", "answered", "skipped")  # what the digest of choices holds of a round
 
 
-def choices_digest(records: Iterable[Mapping[str, Any]]) -> str:
+def choices_digest(records: Iterable[Mapping[str, object]]) -> str:
     """Return the SHA-256 of who was chosen in every round, and whose update was used."""
     digest = hashlib.sha256()
     for record in records:
@@ -67,7 +70,7 @@ def federation_digest(suite: TrackSuite, cell: TrackCell) -> str:
     return hashlib.sha256(json.dumps(suite.setting(cell), sort_keys=True).encode()).hexdigest()
 
 
-def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, seed: int) -> dict[str, Any]:
+def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, seed: int) -> RowValues:
     """Return what the row of a run says before it is played."""
     return {
         "suite": suite.version,
@@ -83,7 +86,7 @@ def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, seed: int) -> d
     }
 
 
-def finished_row(about: Mapping[str, Any], run: Run) -> dict[str, Any]:
+def finished_row(about: Row, run: Run) -> RowValues:
     """Return the row of a finished run, from its folder."""
     try:
         records = run.records
@@ -110,13 +113,13 @@ def finished_row(about: Mapping[str, Any], run: Run) -> dict[str, Any]:
         raise StorageError(f"{run.path} is no finished run of a leaderboard: {error!r}. Remove it.") from None
 
 
-def failed_row(about: Mapping[str, Any], reason: str) -> dict[str, Any]:
+def failed_row(about: Row, reason: str) -> RowValues:
     """Return the row of a run that failed; it counts as the worst."""
-    first_line = (reason.strip().splitlines() or ["unknown"])[-1]
-    return {**about, "status": FAILED, "reason": first_line[:300]}
+    last_line = (reason.strip().splitlines() or ["unknown"])[-1]
+    return {**about, "status": FAILED, "reason": last_line[:300]}
 
 
-def table_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+def table_of(rows: Iterable[Row]) -> pl.DataFrame:
     """Return rows as a table; what a row does not say is missing."""
     return pl.DataFrame([{key: row.get(key) for key in SCHEMA} for row in rows], schema=SCHEMA)
 
@@ -131,7 +134,7 @@ def read_rows(path: Path) -> pl.DataFrame:
     if not path.exists():
         return table_of([])
     try:
-        rows = read_parquet(path, SCHEMA, lists=LISTS)
+        rows = read_parquet(path, SCHEMA, lists=LISTS, allowed=TABLE_BYTES)
         return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         first_line = (str(error).splitlines() or ["unreadable"])[0]
@@ -144,20 +147,20 @@ def read_all(suite: TrackSuite, folder: Path, cells: Iterable[TrackCell]) -> pl.
     return pl.concat([table_of([]), *tables]).filter(pl.col("suite") == suite.version)
 
 
-def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def add_rows(path: Path, rows: Iterable[Row]) -> None:
     """Add rows to the file of a cell, in place of those of the same method and seed; equal rows give equal bytes."""
-    new = table_of(rows)
-    if new.is_empty():
+    new_rows = table_of(rows)
+    if new_rows.is_empty():
         return
-    stored = read_rows(path).filter(pl.col("suite") == new["suite"][0])
-    combined = pl.concat([stored, new]).unique(KEY, keep="last", maintain_order=True).sort(KEY)
+    stored_rows = read_rows(path).filter(pl.col("suite") == new_rows["suite"][0])
+    combined = pl.concat([stored_rows, new_rows]).unique(KEY, keep="last", maintain_order=True).sort(KEY)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     combined.write_parquet(temporary, compression="zstd", compression_level=19)
     temporary.replace(path)
 
 
-def curve_of(suite: TrackSuite, cell: TrackCell, row: Mapping[str, Any]) -> Curve:
+def curve_of(suite: TrackSuite, cell: TrackCell, row: Row) -> Curve:
     """Return the curve of a row, by rounds or by seconds as its cell is judged."""
     accuracies = np.asarray(row["accuracies"] or [], np.float64)
     if cell.is_timed:

@@ -9,7 +9,7 @@ import polars as pl
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
-from sortition.leaderboard.ranking import Standing
+from sortition.leaderboard.ranks_and_gains import Standing
 from sortition.results.table import Table
 
 FIGURES = {"auc": "AUC", "last": "last 10"}  # column of the runs → its heading

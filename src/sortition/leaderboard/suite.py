@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,11 +13,11 @@ from sortition.core.errors import bad
 from sortition.core.storage.snapshot import digest
 from sortition.studies.config import validated
 from sortition.studies.plan import StudyPlan, plan, read
+from sortition.studies.types import ReadOnlyTable, TomlTable
 
 FILE = Path(__file__).parent / "suite.toml"
 HALVES = ("tuning", "held-out")
 Half = Literal["tuning", "held-out"]
-Table = dict[str, Any]
 
 
 class Cell(BaseModel):
@@ -38,8 +38,8 @@ class Cell(BaseModel):
     name: str
     half: Half
     data: str
-    partition: Table | None = None
-    availability: Table
+    partition: TomlTable | None = None
+    availability: TomlTable
     cohort: Annotated[int, Field(ge=1)]
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     quick: bool = False
@@ -71,7 +71,7 @@ class Suite(BaseModel):
     name: str
     seeds: Annotated[int, Field(ge=2)]
     clients: Annotated[int, Field(ge=1)]
-    data: dict[str, Table]
+    data: dict[str, TomlTable]
     cell: Annotated[list[Cell], Field(min_length=1)]
 
     @cached_property
@@ -85,7 +85,7 @@ class Suite(BaseModel):
             raise bad("--half", " or ".join(HALVES), half)
         return [cell for cell in self.cell if half in (None, cell.half) and (cell.quick or not quick)]
 
-    def study(self, cells: Iterable[Cell], methods: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> StudyPlan:
+    def study(self, cells: Iterable[Cell], methods: Sequence[ReadOnlyTable], seeds: Sequence[int]) -> StudyPlan:
         """Plan the runs of these methods in these cells, seed by seed."""
         settings = [self._setting(cell) for cell in cells]
         study = {
@@ -96,9 +96,9 @@ class Suite(BaseModel):
             "audit": False,
             "setting": settings,
         }
-        return plan(study, owner="leaderboard")
+        return plan(study, who="leaderboard")
 
-    def _setting(self, cell: Cell) -> Table:
+    def _setting(self, cell: Cell) -> TomlTable:
         if cell.data not in self.data:
             raise bad(f"cell {cell.name}.data", f"one of {', '.join(self.data)}", cell.data)
         shared = dict(self.data[cell.data])
@@ -117,7 +117,7 @@ class Suite(BaseModel):
         return setting
 
 
-def _partition_label(partition: Table) -> str:
+def _partition_label(partition: TomlTable) -> str:
     options = ", ".join(f"{key} {value:g}" for key, value in partition.items() if key != "name")
     return f"{partition['name']} ({options})" if options else str(partition["name"])
 

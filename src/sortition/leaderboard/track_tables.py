@@ -94,33 +94,33 @@ def plain_words(board: TrackBoard) -> list[str]:
 
 def _on_leader(standings: Sequence[RowStanding]) -> str:
     leader = standings[0]
-    others = standings[1:]
-    alike = [row.row for row in others if row.leader_test and not row.leader_test.separated]
+    followers = standings[1:]
+    alike = [row.row for row in followers if row.leader_test and not row.leader_test.separated]
     sentence = f"First by mean rank is {leader.row} ({points(leader.gain)} points over uniform)"
     if leader.baseline_test is not None and not leader.baseline_test.separated:
         sentence += ", not separated from uniform"
     if not alike:
-        return f"{sentence}; it is separated from all {len(others)} others."
-    return f"{sentence}; it is not separated from {len(alike)} of {len(others)} others: {', '.join(alike)}."
+        return f"{sentence}; it is separated from all {len(followers)} others."
+    return f"{sentence}; it is not separated from {len(alike)} of {len(followers)} others: {', '.join(alike)}."
 
 
 def _on_default(board: TrackBoard) -> list[str]:
     """Say from which rows of others our default, which `auto` takes, is separated; Holm over these tests."""
-    others = [row for row in board.complete if not row.startswith(OWN)]
-    if OWN not in board.complete or not others:
+    other_rows = [row for row in board.complete if not row.startswith(OWN)]
+    if OWN not in board.complete or not other_rows:
         return []
-    tests = board.tests_against(OWN, others)
-    separated = [row for row in others if tests[row].separated]
+    tests = board.tests_against(OWN, other_rows)
+    separated = [row for row in other_rows if tests[row].separated]
     own_gain = board.weighted_gain(OWN)
     ahead = [row for row in separated if board.weighted_gain(row) < own_gain]
     sentence = (
-        f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(ahead)} of {len(others)} rows "
-        "of others"
+        f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(ahead)} of {len(other_rows)} "
+        "rows of others"
     )
     if ahead:
         largest = max(tests[row].adjusted for row in ahead)
-        sentence += f" (Wilcoxon over cells, Holm over {len(others)} tests: p ≤ {largest:.2g})"
-    sentence += _named("not separated", [row for row in others if row not in separated])
+        sentence += f" (Wilcoxon over cells, Holm over {len(other_rows)} tests: p ≤ {largest:.2g})"
+    sentence += _named("not separated", [row for row in other_rows if row not in separated])
     sentence += _named("behind", [row for row in separated if row not in ahead])
     return [f"{sentence}."]
 
@@ -134,15 +134,15 @@ def _named(words: str, rows: Sequence[str]) -> str:
 
 def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
     """Say where the best of our own rows is beaten by a row of others."""
-    own = [row for row in standings if row.row.startswith(OWN)]
-    others = [row for row in standings if not row.row.startswith(OWN)]
-    if not own or not others:
+    our_standings = [row for row in standings if row.row.startswith(OWN)]
+    other_standings = [row for row in standings if not row.row.startswith(OWN)]
+    if not our_standings or not other_standings:
         return []
-    best_own = own[0].row
+    best_own = our_standings[0].row
     means = board.means("area")
     lost = []
     for cell, by_row in means.items():
-        area, best = max((by_row[row.row], row.row) for row in others)
+        area, best = max((by_row[row.row], row.row) for row in other_standings)
         if area > by_row[best_own]:
             lost.append(f"{cell} ({best}, {points(by_row[best_own] - area)})")
     sentences = []
@@ -151,7 +151,7 @@ def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
             f"Of our own rows {best_own} is the best; in {len(lost)} of {len(means)} cells another method beats it: "
             f"{', '.join(lost)}."
         )
-    weak = [family for family, gain in own[0].by_family.items() if gain <= 0]
+    weak = [family for family, gain in our_standings[0].by_family.items() if gain <= 0]
     if weak:
         sentences.append(f"It does not gain over uniform in the families {', '.join(weak)}.")
     return sentences

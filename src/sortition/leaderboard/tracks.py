@@ -5,10 +5,10 @@ The rules are in docs/leaderboard-rules.md. Suite 1 is in :mod:`sortition.leader
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,7 @@ from sortition.core.storage.snapshot import digest
 from sortition.studies.config import validated
 from sortition.studies.overlay import merged
 from sortition.studies.plan import StudyPlan, plan, read
+from sortition.studies.types import ReadOnlyTable, TomlTable
 
 FILE = Path(__file__).parent / "suite-2.toml"
 TRACKS = ("rounds", "seconds", "overlap", "adversaries")
@@ -24,7 +25,6 @@ MAIN_TRACKS = ("rounds", "seconds")
 TIMED = ("seconds", "overlap")  # tracks whose cells are judged by time
 FAMILIES = ("labels", "sizes", "features", "noise", "natural")
 HALVES = ("tuning", "held-out")
-Table = dict[str, Any]
 Track = Literal["rounds", "seconds", "overlap", "adversaries"]
 Family = Literal["labels", "sizes", "features", "noise", "natural"]
 Half = Literal["tuning", "held-out"]
@@ -50,7 +50,7 @@ class TrackCell(BaseModel):
     half: Half
     family: Family
     base: str
-    study: Table
+    study: TomlTable
     seconds: Annotated[float, Field(gt=0)] | None = None
     quick: bool = False
 
@@ -79,7 +79,7 @@ class TrackSuite(BaseModel):
     cnn_seeds: Annotated[int, Field(ge=2)]
     longest_run: Annotated[float, Field(gt=0)]
     most_rounds: Annotated[int, Field(ge=1)]
-    base: dict[str, Table]
+    base: dict[str, TomlTable]
     cell: Annotated[list[TrackCell], Field(min_length=1)]
 
     @cached_property
@@ -118,7 +118,7 @@ class TrackSuite(BaseModel):
         """Return the name of a cell's data set."""
         return str(self.setting(cell)["data"]["name"])
 
-    def setting(self, cell: TrackCell) -> Table:
+    def setting(self, cell: TrackCell) -> TomlTable:
         """Return a cell as a setting of a study."""
         if cell.base not in self.base:
             raise unknown("base", cell.base, list(self.base), f"cell {cell.name}")
@@ -130,7 +130,7 @@ class TrackSuite(BaseModel):
             setting["rounds"] = self.most_rounds * int(setting["rounds"])
         return {"name": cell.name, **setting}
 
-    def study(self, cell: TrackCell, methods: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> StudyPlan:
+    def study(self, cell: TrackCell, methods: Sequence[ReadOnlyTable], seeds: Sequence[int]) -> StudyPlan:
         """Plan the runs of these methods in one cell."""
         setting = self.setting(cell)
         study = {
@@ -141,7 +141,7 @@ class TrackSuite(BaseModel):
             **{key: value for key, value in setting.items() if key != "name"},
             "setting": [{"name": cell.name}],
         }
-        return plan(study, owner="leaderboard")
+        return plan(study, who="leaderboard")
 
 
 def load_tracks(path: str | Path = FILE) -> TrackSuite:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from sortition.leaderboard.entries import ALTERNATIVES, BASELINE, is_plain, weighed
-from sortition.leaderboard.ranking import Values, paired, values_of
+from sortition.leaderboard.ranks_and_gains import Values, paired, values_of
 from sortition.leaderboard.suite import Suite
 
 

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,12 +16,12 @@ from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.leaderboard import queue, run_rows
 from sortition.leaderboard.entrants import BASELINE, Configurations, Entrant, stated_entrant
+from sortition.leaderboard.run_rows import Row
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 
 SHARE = 0.1  # of the runs that are played again
 TOLERANCE = 1e-6  # of an accuracy; choices must be the same
 SAME_FOR_ALL = ("data", "partition")  # of one cell and seed
-Row = Mapping[str, Any]
 
 
 @dataclass
@@ -70,9 +69,9 @@ def verify(
     report.rows = len(rows)
     report.notes += same_choices(rows)
     if not report.problems and rows:
-        drawn = drawn_rows(rows, share, seed)
-        report.rerun = [(row["cell"], row["label"], row["seed"]) for row in drawn]
-        report.problems += rerun(suite, drawn, say=say)
+        sample = drawn_rows(rows, share, seed)
+        report.rerun = [(row["cell"], row["label"], row["seed"]) for row in sample]
+        report.problems += rerun(suite, sample, say=say)
     return report
 
 
@@ -92,9 +91,9 @@ def checked_rows(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], config
     candidate_by_label = _candidates(configurations)
     shared: dict[int, Row] = {row["seed"]: row for row in rows if row["label"] == BASELINE}
     for row in rows:
-        who = f"{cell.name}, {row['label']}, seed {row['seed']}"
+        run_name = f"{cell.name}, {row['label']}, seed {row['seed']}"
         sentences = _wrong(suite, cell, row, candidate_by_label, shared.get(row["seed"]))
-        problems += [f"{who}: {sentence}" for sentence in sentences]
+        problems += [f"{run_name}: {sentence}" for sentence in sentences]
     return problems + _copies(cell, rows)
 
 
@@ -190,7 +189,7 @@ def _has_ended(cell: TrackCell, row: Row, rounds: int) -> bool:
 
 def _copies(cell: TrackCell, rows: Sequence[Row]) -> list[str]:
     """Return which seeds of a method have the same choices and the same curve."""
-    seeds_by_history: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    seeds_by_history: dict[tuple[str, str, tuple[float, ...]], list[int]] = defaultdict(list)
     for row in rows:
         if row["status"] == run_rows.DONE:
             history = (row["label"], row["choices"], tuple(row["accuracies"] or ()))
@@ -204,7 +203,7 @@ def _copies(cell: TrackCell, rows: Sequence[Row]) -> list[str]:
 
 def same_choices(rows: Sequence[Row]) -> list[str]:
     """Return a note for methods of different rows that chose the same clients in a run: they may be one method."""
-    labels_by_history: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    labels_by_history: dict[tuple[str, int, str], set[str]] = defaultdict(set)
     for row in rows:
         if row["status"] == run_rows.DONE:
             labels_by_history[row["cell"], row["seed"], row["choices"]].add(row["label"])
@@ -231,44 +230,44 @@ def rerun(suite: TrackSuite, rows: Sequence[Row], *, say: Callable[[str], object
         for row in rows:
             rows_by_cell[row["cell"]].append(row)
         jobs = []
-        for cell_name, drawn in rows_by_cell.items():
-            missing: dict[int, list[Entrant]] = defaultdict(list)
-            for row in drawn:
-                missing[row["seed"]].append(_stated_entrant(row))
-            jobs.append(queue.Job(suite.named(cell_name), dict(missing)))
+        for cell_name, cell_rows in rows_by_cell.items():
+            entrants_by_seed: dict[int, list[Entrant]] = defaultdict(list)
+            for row in cell_rows:
+                entrants_by_seed[row["seed"]].append(_stated_entrant(row))
+            jobs.append(queue.Job(suite.named(cell_name), dict(entrants_by_seed)))
         queue.play(suite, jobs, folder, say=say)
-        for cell_name, drawn in rows_by_cell.items():
+        for cell_name, cell_rows in rows_by_cell.items():
             played = run_rows.read_rows(run_rows.path_of(folder, suite.named(cell_name)))
-            for row in drawn:
+            for row in cell_rows:
                 problems += _different(row, played)
     return problems
 
 
 def _different(row: Row, played: pl.DataFrame) -> list[str]:
     """Return how a stored run differs from the one that was played again."""
-    who = f"{row['cell']}, {row['label']}, seed {row['seed']}"
-    same = played.filter((pl.col("label") == row["label"]) & (pl.col("seed") == row["seed"])).rows(named=True)
-    if len(same) != 1:
-        return [f"{who}: it could not be played again."]
-    again = same[0]
-    if again["status"] != row["status"]:
-        return [f"{who}: it is stored as {row['status']}; played again it is {again['status']}."]
+    run_name = f"{row['cell']}, {row['label']}, seed {row['seed']}"
+    repetitions = played.filter((pl.col("label") == row["label"]) & (pl.col("seed") == row["seed"])).rows(named=True)
+    if len(repetitions) != 1:
+        return [f"{run_name}: it could not be played again."]
+    repeated = repetitions[0]
+    if repeated["status"] != row["status"]:
+        return [f"{run_name}: it is stored as {row['status']}; played again it is {repeated['status']}."]
     if row["status"] == run_rows.FAILED:
         return []
     problems = []
-    if again["choices"] != row["choices"]:
-        problems.append(f"{who}: other clients were chosen.")
-    if any(again[key] != row[key] for key in SAME_FOR_ALL):
-        problems.append(f"{who}: data or partition differ.")
-    if again["evaluated"] != row["evaluated"] or not _close(again["accuracies"], row["accuracies"]):
-        problems.append(f"{who}: the curve differs.")
-    elif not _close(again["clocks"], row["clocks"]):
-        problems.append(f"{who}: the clock differs.")
+    if repeated["choices"] != row["choices"]:
+        problems.append(f"{run_name}: other clients were chosen.")
+    if any(repeated[key] != row[key] for key in SAME_FOR_ALL):
+        problems.append(f"{run_name}: data or partition differ.")
+    if repeated["evaluated"] != row["evaluated"] or not _close(repeated["accuracies"], row["accuracies"]):
+        problems.append(f"{run_name}: the curve differs.")
+    elif not _close(repeated["clocks"], row["clocks"]):
+        problems.append(f"{run_name}: the clock differs.")
     return problems
 
 
-def _close(again: Sequence[float] | None, stored: Sequence[float] | None) -> bool:
-    first = np.asarray(again or [], np.float64)
+def _close(repeated: Sequence[float] | None, stored: Sequence[float] | None) -> bool:
+    first = np.asarray(repeated or [], np.float64)
     second = np.asarray(stored or [], np.float64)
     if first.shape != second.shape:
         return False

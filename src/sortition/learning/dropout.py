@@ -89,10 +89,11 @@ class KeyedDropout(nn.Module):
         return x * mask
 
 
-def keyed(model: nn.Module) -> list[KeyedDropout]:
-    """Replace every ``nn.Dropout`` inside ``model`` by a keyed one, in place, and list them.
+def replace_dropouts(model: nn.Module) -> list[KeyedDropout]:
+    """Replace every ``nn.Dropout`` below ``model`` by a keyed one, in place, and return all keyed ones.
 
-    A module that stands in several places is replaced by one module.
+    Subclasses and other kinds, such as ``nn.Dropout2d``, stay as they are, and so does ``model`` itself. A module that
+    stands in several places is replaced by one module.
     """
     replacements: dict[nn.Module, KeyedDropout] = {}
     for parent in list(model.modules()):

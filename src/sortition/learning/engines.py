@@ -12,23 +12,28 @@ The limits come from ``benchmarks/engine.py --only choice``; the table stands in
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from sortition.core.errors import bad
 from sortition.learning import dropout
 from sortition.learning.batches import BatchPlan
 from sortition.learning.client_stack import StackJob
 from sortition.learning.examples import AnyExamples
 from sortition.learning.objective import outputs_of
+from sortition.learning.resident import to_device
 from sortition.learning.rule import LocalRule
 from sortition.learning.sequential import SequentialTrainer
+from sortition.learning.vector import Vector
 from sortition.learning.vmapped import MappedModel, train_mapped_stack
 
 ENGINES = ("auto", "stacked", "vmapped", "sequential")
@@ -78,6 +83,87 @@ def work_of(model: nn.Module, examples: AnyExamples, device: torch.device) -> Wo
         has_convolutions=any("convolution" in str(operation) for operation in operations),
         weights=weights,
     )
+
+
+@dataclass(eq=False)
+class EngineChoice:
+    """Chooses the engine that trains one model.
+
+    Attributes:
+        engine: one of ENGINES, as the study names it.
+        is_stacked: whether the stacked engine takes the model.
+        trainer: the sequential engine with the model and the examples.
+        mapped: the same model, mapped over clients.
+        initial: (P,) the parameters from which a trial begins.
+        device: where the model trains.
+    """
+
+    engine: str
+    is_stacked: bool
+    trainer: SequentialTrainer
+    mapped: MappedModel
+    initial: Vector
+    device: torch.device
+
+    def engine_for(self, rule: LocalRule, n_clients: int | None = None) -> str:
+        """Return the engine that trains by a local rule, after a trial where it is the vmapped one.
+
+        ``n_clients`` train at once; None stands for as many as each engine needs.
+        """
+        if self.is_stacked:
+            return "stacked"
+        if self.engine == "sequential" or (self.engine == "auto" and not self._prefers_vmapped(rule, n_clients)):
+            return "sequential"
+        if not self.vmap_fault:
+            return "vmapped"
+        if self.engine == "vmapped":
+            hint = f"{self.vmap_fault[:1].upper()}{self.vmap_fault[1:]}."
+            raise bad("engine", "'auto' or 'sequential' for a model that cannot be vmapped", "vmapped", hint)
+        return "sequential"
+
+    def note(self, rule: LocalRule, n_clients: int | None = None) -> str:
+        """Say why clients train one after the other although their steps are small; empty where nothing is to say."""
+        is_chosen = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule, n_clients)
+        if not (is_chosen and self.vmap_fault):
+            return ""
+        return f"Clients train one after the other, since {self.vmap_fault}."
+
+    def _prefers_vmapped(self, rule: LocalRule, n_clients: int | None) -> bool:
+        """Whether the rule would have clients vmapped: always on an accelerator, on a CPU where steps are small."""
+        is_cpu = self.device.type in ("cpu", "meta")
+        least_clients = LEAST_CLIENTS if is_cpu else 2
+        if n_clients is not None and n_clients < least_clients:
+            return False
+        if not is_cpu:
+            return True
+        if self._fault_without_trial:
+            return rule.batch is not None  # what cannot be counted is noted
+        return self.work.is_small(rule)
+
+    @cached_property
+    def work(self) -> Work:
+        """What one example costs."""
+        return work_of(self.trainer.model, self.trainer.examples, self.device)
+
+    @cached_property
+    def vmap_fault(self) -> str:
+        """Why the model cannot be vmapped; empty where it can."""
+        if self._fault_without_trial:
+            return self._fault_without_trial
+        self.mapped.maps_single_clients = not self.work.has_convolutions
+        start = to_device(self.initial, self.device)
+        has_numbers = self.device.type != "meta"
+        return trial_fault(self.trainer, self.mapped, start, compare=has_numbers)
+
+    @cached_property
+    def _fault_without_trial(self) -> str:
+        """Why the model or its loss cannot be vmapped, as far as that is seen without a trial."""
+        objective = self.trainer.objective
+        if objective is not None and not objective.is_weighable:
+            if objective.is_models_own:
+                return "the model computes its own loss, which cannot be mapped over clients"
+            return f"the loss {objective.loss_name!r} is a function, and only losses by name are mapped over clients"
+        return layer_fault(self.trainer.model)
 
 
 @contextmanager
@@ -130,6 +216,9 @@ def trial_fault(trainer: SequentialTrainer, mapped: MappedModel, start: Tensor, 
                 return _step_fault(trainer, mapped, start, index, compare=compare)
     except Exception as error:  # a user's module can raise anything
         words = " ".join(str(error).split())
+        without_rule = re.match(r"aten::(\w+) hit the vmap fallback", words)
+        if without_rule:
+            return f"torch cannot map {without_rule[1]} over clients"
         return f"{type(error).__name__}: {words[:160]}"
 
 

@@ -14,10 +14,13 @@ from torch import Tensor, nn
 
 from sortition.core.errors import InputError, bad
 from sortition.core.inputs import Inputs
+from sortition.data.dataset import ORDER_OF_CHANNELS, are_channels_doubtful
 from sortition.learning import vector
+from sortition.learning.examples import Examples
 from sortition.learning.learner import Learner
 from sortition.learning.objective import ModelInputs, Objective, call_model
 from sortition.learning.rule import LocalRule
+from sortition.learning.task import NO_LABELS
 
 TRIED = 2  # examples on which a model is tried
 
@@ -67,6 +70,8 @@ def _misfit(learner: Learner, classes: int, fault: str) -> InputError:
     each = f"for each example, {learner.examples.described}"
     if learner.passes.is_by_label:
         hint = f"Labels are 0 … {classes - 1}; each is the number of a logit."
+        if isinstance(learner.examples, Examples) and are_channels_doubtful(learner.examples.shape):
+            hint = f"Are its channels where they belong? {ORDER_OF_CHANNELS[0].upper()}{ORDER_OF_CHANNELS[1:]}."
         return bad("model", f"a module that gives {classes} logits {each}", fault, hint)
     targets = f"{_dtype(learner.y)} of shape {tuple(learner.y.shape[1:])}"
     return bad("model", f"a module that gives a tensor {each}", fault, f"Its targets are {targets}.")
@@ -80,7 +85,7 @@ def _model_fault(learner: Learner, classes: int) -> str:
     except Exception as error:  # a user's module can raise anything
         return f"{type(error).__name__}: {error}"
     if not isinstance(outputs, torch.Tensor):
-        return f"a {type(outputs).__name__}"
+        return f"a {type(outputs).__name__} without logits"
     shape = f"a tensor of shape {tuple(outputs.shape)} of {n_examples} examples"
     if not learner.passes.is_by_label:
         return "" if outputs.ndim and len(outputs) == n_examples else shape
@@ -117,6 +122,8 @@ def check_objective(learner: Learner, objective: Objective) -> None:
         outputs = learner.passes.judged(learner.initial, index.cpu().numpy()).outputs
     if not objective.judges_by_loss:
         _check_metric(objective, outputs.detach().cpu(), targets.cpu())
+    if objective.rule.metric == "accuracy" and outputs.shape == targets.shape:
+        _check_multi_label(objective, learner.y)
 
 
 def _check_loss(objective: Objective, model: nn.Module, x: ModelInputs, targets: Tensor, learner: Learner) -> Tensor:
@@ -153,7 +160,7 @@ def _what_a_loss_gets(learner: Learner) -> str:
 
 
 def _loss_fault(loss: object, model: nn.Module) -> str:
-    """Say why a value cannot be the loss of a batch; empty where it can."""
+    """Say why a value cannot be the loss of a batch of this model; return an empty text where it can."""
     if not isinstance(loss, Tensor):
         return f"a {type(loss).__name__}, not a tensor"
     if loss.numel() != 1:
@@ -198,6 +205,19 @@ def _check_metric(objective: Objective, outputs: Tensor, targets: Tensor) -> Non
             f"{type(error).__name__}: {' '.join(str(error).split())}",
             f"{gets}{tuple(targets.shape)}.",
         ) from None
+
+
+def _check_multi_label(objective: Objective, targets: Tensor) -> None:
+    """Refuse accuracy where targets have the shape of outputs and are not 0 or 1, as in a regression.
+
+    The loss ``bce`` also takes probabilities, which accuracy rounds to labels.
+    """
+    is_label = (targets == 0) | (targets == 1)
+    if objective.rule.loss == "bce" or bool(is_label.all()):
+        return
+    other_target = float(targets[~is_label][0])
+    hint = "Try metric = 'rmse', 'mae' or 'r2'."
+    raise InputError(f"{NO_LABELS}; got targets such as {other_target:g}, not 0 and 1. {hint}")
 
 
 def _dtype(tensor: Tensor) -> str:

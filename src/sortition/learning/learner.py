@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Required, TypedDict, Unpack
 
@@ -230,6 +229,14 @@ class Learner:
         self.mapped = vmapped.MappedModel(
             self.model, self._sequential_trainer.dropout_layers, training_objective, precision
         )
+        self.engine_choice = engines.EngineChoice(
+            engine=engine,
+            is_stacked=self.is_stacked,
+            trainer=self._sequential_trainer,
+            mapped=self.mapped,
+            initial=self.initial,
+            device=self.device,
+        )
         self.passes = Passes(self.model, self.examples, self.y, objective)
 
     def _check_stacked(self) -> None:
@@ -286,81 +293,19 @@ class Learner:
         """Whether the model has dropout."""
         return bool(self._sequential_trainer.dropout_layers)
 
-    # -- which engine ------------------------------------------------------------------------------------------------
-
-    def engine_for(self, rule: LocalRule, n_clients: int | None = None) -> str:
-        """Return the engine that trains by a local rule, after a trial where it is the vmapped one.
-
-        ``n_clients`` train at once; None stands for as many as each engine needs.
-        """
-        if self.is_stacked:
-            return "stacked"
-        if self.engine == "sequential" or (self.engine == "auto" and not self._prefers_vmapped(rule, n_clients)):
-            return "sequential"
-        if not self.vmap_fault:
-            return "vmapped"
-        if self.engine == "vmapped":
-            raise bad(
-                "engine", "'auto' or 'sequential' for a model that cannot be vmapped", "vmapped", self._fault_words
-            )
-        return "sequential"
-
-    def engine_note(self, rule: LocalRule, n_clients: int | None = None) -> str:
-        """Say why clients train one after the other although their steps are small; empty where nothing is to say."""
-        is_chosen = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule, n_clients)
-        if not (is_chosen and self.vmap_fault):
-            return ""
-        return f"Clients train one after the other: {self._fault_words}"
-
-    @property
-    def _fault_words(self) -> str:
-        return f"{self.vmap_fault[:1].upper()}{self.vmap_fault[1:]}."
-
-    def _prefers_vmapped(self, rule: LocalRule, n_clients: int | None) -> bool:
-        """Whether the rule would have clients vmapped: always on an accelerator, on a CPU where steps are small."""
-        is_cpu = self.device.type in ("cpu", "meta")
-        least_clients = engines.LEAST_CLIENTS if is_cpu else 2
-        if n_clients is not None and n_clients < least_clients:
-            return False
-        if not is_cpu:
-            return True
-        if self._model_fault:
-            return rule.batch is not None  # what cannot be counted is noted
-        return self._work.is_small(rule)
-
-    @cached_property
-    def _model_fault(self) -> str:
-        """Why the model or its loss cannot be vmapped, as far as that is seen without a trial."""
-        objective = self._sequential_trainer.objective
-        if objective is not None and not objective.is_weighable:
-            return f"the loss {objective.loss_name!r} is not one of those by name"
-        return engines.layer_fault(self.model)
-
-    @cached_property
-    def _work(self) -> engines.Work:
-        return engines.work_of(self.model, self.examples, self.device)
+    # -- what a model costs -----------------------------------------------------------------------------------------
 
     @property
     def has_convolutions(self) -> bool:
         """Whether the model's forward pass contains convolutions."""
-        return self._work.has_convolutions
+        return self.engine_choice.work.has_convolutions
 
     @property
     def multiplications(self) -> int:
         """Multiplications of an example's forward pass, which say how many cohorts of several runs share a stack."""
         if self.is_stacked:
             return self.layout.size
-        return max(self._work.multiplications, self.layout.size)
-
-    @cached_property
-    def vmap_fault(self) -> str:
-        """Why the model cannot be vmapped; empty where it can."""
-        if self._model_fault:
-            return self._model_fault
-        self.mapped.maps_single_clients = not self.has_convolutions
-        start = to_device(self.initial, self.device)
-        has_numbers = self.device.type != "meta"
-        return engines.trial_fault(self._sequential_trainer, self.mapped, start, compare=has_numbers)
+        return max(self.engine_choice.work.multiplications, self.layout.size)
 
     @property
     def clients_per_stack(self) -> int:
@@ -383,7 +328,7 @@ class Learner:
         rule = options.get("rule", self.rule)
         purpose = options.get("purpose", "train")
         version = options.get("version")
-        engine = self.engine_for(rule, k)
+        engine = self.engine_choice.engine_for(rule, k)
         plans = batch_plans(members, ids, rule, seed, t, purpose)
         dropout_sources = None
         if self.has_dropout:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 
-from sortition.core.errors import bad
+from sortition.core.errors import InputError, bad
 from sortition.core.import_policy import imported
 from sortition.core.validation import check_takes
-from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
+from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, NO_LABELS, TaskRule
 
 ModelInputs: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
 OnTensors = Callable[[Tensor, Tensor], Any]  # (outputs, targets) → a number, or a tensor of one
-IGNORED = -100  # a label of a sequence that counts for nothing, as in PyTorch
+IGNORED_LABEL = -100  # a label of a sequence that counts for nothing, as in PyTorch
 
 
 def call_model(model: nn.Module, x: ModelInputs) -> Any:
@@ -33,10 +33,21 @@ def call_model(model: nn.Module, x: ModelInputs) -> Any:
 
 
 def outputs_of(model: nn.Module, x: ModelInputs) -> Tensor:
-    """Return what a model gives: a tensor, or the ``logits`` of an object that carries them."""
+    """Return what a model gives: a tensor, or the ``logits`` of an object or a dict that carries them."""
     outputs = call_model(model, x)
-    logits: Tensor = getattr(outputs, "logits", outputs)
+    logits = _carried(outputs, "logits")
+    if logits is None:
+        return cast(Tensor, outputs)
     return logits
+
+
+def _carried(outputs: object, name: str) -> Tensor | None:
+    """Return a tensor that the outputs of a model carry as an attribute or under a key; None where they do not."""
+    if isinstance(outputs, Mapping) and name in outputs:
+        carried = outputs[name]
+    else:
+        carried = getattr(outputs, name, None)
+    return cast("Tensor | None", carried)
 
 
 class Objective:
@@ -201,10 +212,10 @@ def _models_own(model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tens
         outputs = model(*x, labels=targets)
     else:
         outputs = model(x, labels=targets)
-    loss: Tensor | None = getattr(outputs, "loss", None)
-    logits: Tensor | None = getattr(outputs, "logits", None)
+    loss = _carried(outputs, "loss")
+    logits = _carried(outputs, "logits")
     if loss is None or logits is None:
-        raise TypeError(f"a {type(outputs).__name__} without .loss or .logits")
+        raise TypeError(f"a {type(outputs).__name__} without loss or logits")
     return loss, logits
 
 
@@ -243,28 +254,28 @@ def _token_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:
     if outputs.shape[:-1] != targets.shape:
         raise ValueError(f"logits of shape {tuple(outputs.shape)} for labels of shape {tuple(targets.shape)}")
     flat = nn.functional.cross_entropy(
-        outputs.reshape(-1, outputs.size(-1)), targets.reshape(-1), reduction="none", ignore_index=IGNORED
+        outputs.reshape(-1, outputs.size(-1)), targets.reshape(-1), reduction="none", ignore_index=IGNORED_LABEL
     )
     return flat.reshape(targets.shape)
 
 
 def _batch_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over all labels of a batch that count, as PyTorch does."""
-    n_labels = (targets != IGNORED).sum().clamp_min(1)
+    n_labels = (targets != IGNORED_LABEL).sum().clamp_min(1)
     return _token_cross_entropies(outputs, targets).sum() / n_labels
 
 
 def _weighted_cross_entropy(outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Return the mean over all labels that count of the rows whose weight is not 0."""
     is_real = weights > 0
-    counts = (targets != IGNORED) & is_real.reshape(-1, *[1] * (targets.ndim - 1))
+    counts = (targets != IGNORED_LABEL) & is_real.reshape(-1, *[1] * (targets.ndim - 1))
     losses = torch.where(counts, _token_cross_entropies(outputs, targets), 0.0)
     return losses.sum() / counts.sum().clamp_min(1)
 
 
 def _example_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:
     losses = _token_cross_entropies(outputs, targets).reshape(len(targets), -1)
-    n_labels = (targets != IGNORED).reshape(len(targets), -1).sum(dim=1).clamp_min(1)
+    n_labels = (targets != IGNORED_LABEL).reshape(len(targets), -1).sum(dim=1).clamp_min(1)
     return losses.sum(dim=1) / n_labels
 
 
@@ -286,23 +297,29 @@ EXAMPLE_LOSSES: dict[str, OnTensors] = {
 
 
 def _accuracy(outputs: Tensor, targets: Tensor) -> float:
-    """Return the share of right labels: of examples, of the labels of sequences, or of the entries of masks."""
+    """Return the share of labels predicted right.
+
+    There is one label per example, one per token, or each 0/1 entry of multi-label targets (outputs are logits).
+    """
     if outputs.shape == targets.shape:
         return float(((outputs > 0) == (targets > 0.5)).float().mean())
     if outputs.shape[:-1] != targets.shape or targets.is_floating_point():
         got = f"outputs of shape {tuple(outputs.shape)} for {targets.dtype} targets of shape {tuple(targets.shape)}"
-        raise bad("task.metric", "other than 'accuracy' where targets are no labels (classification only)", got)
-    counted = targets != IGNORED
+        raise InputError(f"{NO_LABELS}; got {got}.")
+    counted = targets != IGNORED_LABEL
     return float((outputs.argmax(-1) == targets)[counted].float().mean())
 
 
 def _f1(outputs: Tensor, targets: Tensor) -> float:
-    """Return the micro-averaged F1 of masks, 2 TP / (2 TP + FP + FN); 1 where nothing is to be found nor found."""
-    given = aligned(outputs, targets) > 0
-    wanted = targets > 0.5
-    hits = int((given & wanted).sum())
-    total = int(given.sum()) + int(wanted.sum())
-    return 2 * hits / total if total else 1.0
+    """Return the micro-averaged F1 of multi-label targets, 2 TP / (2 TP + FP + FN).
+
+    It is 1 where no label is true and none is predicted.
+    """
+    predicted = aligned(outputs, targets) > 0
+    true = targets > 0.5
+    n_hits = int((predicted & true).sum())
+    total = int(predicted.sum()) + int(true.sum())
+    return 2 * n_hits / total if total else 1.0
 
 
 def _mse(outputs: Tensor, targets: Tensor) -> float:

@@ -37,7 +37,7 @@ class SequentialTrainer:
         self.examples = examples
         self.labels = labels
         self.layout = vector.Layout.of(model)
-        self.dropout_layers = dropout.keyed(model)
+        self.dropout_layers = dropout.replace_dropouts(model)
         counters = [buffer for buffer in model.buffers() if not buffer.is_floating_point()]
         self._counters_and_initial_values = [(counter, counter.clone()) for counter in counters]
         if examples.image:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from re import ASCII
 from re import compile as pattern
 
-from sortition.core.errors import bad, unknown
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.validation import known_keys_only
 
 CROSS_ENTROPY = "cross-entropy"
@@ -30,7 +30,9 @@ METRICS = {  # the metrics by name, and whether more is better
     "rmse": False,
     "r2": True,
 }
-NUMBERS = ("bce", "mse", "mae")  # losses whose targets are numbers, also where they are whole
+REGRESSION_LOSSES = ("mse", "mae")
+NUMBERS = ("bce", *REGRESSION_LOSSES)  # losses whose targets are numbers, also where they are whole
+NO_LABELS = "task.metric must not be 'accuracy' here: accuracy needs class labels"
 METRIC_NAME = pattern(r"[A-Za-z_]\w{0,39}", ASCII)  # it names columns and charts
 UNNAMED = "metric"  # what tables call a metric that has no name of its own, such as a lambda's
 
@@ -41,7 +43,7 @@ class TaskRule:
     """A task other than classification by cross-entropy and accuracy.
 
     Attributes:
-        loss: ``cross-entropy``, ``bce`` (masks of labels), ``mse``, ``mae``, ``model`` (the loss that the model's
+        loss: ``cross-entropy``, ``bce`` (multi-label targets), ``mse``, ``mae``, ``model`` (the loss that the model's
             outputs carry), or the import path of a function ``(outputs, targets)`` that returns the mean loss.
         metric: ``loss``, ``accuracy``, ``f1``, ``mse``, ``mae``, ``rmse``, ``r2``, or the import path of a function
             ``(outputs, targets)`` that returns a number. By default the one that belongs to the loss: accuracy with
@@ -68,6 +70,9 @@ class TaskRule:
     def _settle_named_metric(self) -> None:
         if self.metric not in METRICS:
             raise unknown("metric", self.metric, METRICS, "task")
+        if self.metric == "accuracy" and self.loss in REGRESSION_LOSSES:
+            hint = "Try metric = 'rmse', 'mae' or 'r2'."
+            raise InputError(f"{NO_LABELS}; got loss = {self.loss!r}, whose targets are numbers. {hint}")
         known_direction = METRICS[self.metric]
         if self.higher_is_better not in (None, known_direction):
             rule = f"{str(known_direction).lower()} or left out for the metric {self.metric!r}"

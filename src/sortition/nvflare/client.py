@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import nvflare.client as flare
@@ -28,12 +27,12 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from sortition.clients import Answers, AppClient, AppReply, Received
 from sortition.clients.answers import Facts
-from sortition.clients.models import Model
-from sortition.clients.received import MakeClient
+from sortition.clients.named_arrays import Model
+from sortition.clients.received_model import MakeClient
 from sortition.core.arrays import Array
 from sortition.core.errors import SortitionError, bad
 from sortition.core.signals import Signal
-from sortition.nvflare import wire
+from sortition.nvflare import meta_codec
 
 __all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "is_train", "receive", "send"]
 
@@ -58,7 +57,7 @@ class Exchange:
         self.api = api
         self.tags = [str(tag) for tag in tags]
         self.message: FLModel | None = None
-        self.task: wire.SiteTask | None = None
+        self.task: meta_codec.SiteTask | None = None
         self.began = 0.0
         self._received_model: Model = {}  # the received model, where signals of a training compare with it
 
@@ -69,32 +68,34 @@ class Exchange:
         """
         if message is self.message:
             return message
-        task = wire.SiteTask.of(message, self.api.get_site_name())
+        task = meta_codec.SiteTask.of(message, self.api.get_site_name())
         self.message = message
         self.task = task
         self.began = time.monotonic()
         if task is None:
             return message
-        if task.kind == wire.PROFILE:
+        if task.kind == meta_codec.PROFILE:
             self._reply(lambda: self._profile(task))
             return None
-        if task.kind == wire.QUERY and not self._trains(task):
+        if task.kind == meta_codec.QUERY and not self._trains(task):
             self._reply(lambda: {"rows": self._rows(task, self._client(message, task, None))})
             return None
-        message.meta = {key: value for key, value in message.meta.items() if key not in (wire.KEY, wire.CLIENTS)}
+        message.meta = {
+            key: value for key, value in message.meta.items() if key not in (meta_codec.KEY, meta_codec.CLIENTS)
+        }
         if task.signals:
-            arrays = wire.as_model(message.params)
+            arrays = meta_codec.as_model(message.params)
             self._received_model = {name: value.copy() for name, value in arrays.items()}  # scripts may train in place
         return message
 
-    def _trains(self, task: wire.SiteTask) -> bool:
+    def _trains(self, task: meta_codec.SiteTask) -> bool:
         """Tell whether a question needs a local training; one that nobody knows is answered with an error."""
         try:
             return any(self.answers.signal(name).of == "training" for name in task.signals)
         except SortitionError:
             return False
 
-    def _profile(self, task: wire.SiteTask) -> dict[str, object]:
+    def _profile(self, task: meta_codec.SiteTask) -> dict[str, object]:
         return {
             "facts": self.answers.facts_of(self.api.get_site_name(), task.facts, task.optional),
             "signals": self.answers.names,
@@ -102,15 +103,14 @@ class Exchange:
             "unsure": self.answers.unsure,
         }
 
-    def _rows(self, task: wire.SiteTask, client: AppClient) -> dict[str, Array]:
+    def _rows(self, task: meta_codec.SiteTask, client: AppClient) -> dict[str, Array]:
         payload = task.payload or None
         return {name: self.answers.row(name, client, payload) for name in task.signals}
 
-    def _client(self, message: FLModel, task: wire.SiteTask, sent: FLModel | None) -> AppClient:
+    def _client(self, message: FLModel, task: meta_codec.SiteTask, sent: FLModel | None) -> AppClient:
         model = self._received_model
         if sent is None:
-            model = wire.as_model(message.params)
-        make_client = self.answers.make_client
+            model = meta_codec.as_model(message.params)
         received = Received(
             model=model,
             config={},
@@ -123,12 +123,9 @@ class Exchange:
         def run() -> AppReply:
             if sent is None:
                 raise SortitionError("This question must not train.")
-            return AppReply(wire.trained(sent, model), sent.metrics or {}, time.monotonic() - self.began)
+            return AppReply(meta_codec.trained(sent, model), sent.metrics or {}, time.monotonic() - self.began)
 
-        make_own = None
-        if make_client is not None:
-            make_own = partial(make_client, received)
-        return AppClient(received, run, make_own)
+        return AppClient(received, run, self.answers.make_client)
 
     def _reply(self, make_content: Callable[[], Mapping[str, object]]) -> None:
         """Send an answer; what goes wrong is sent too, since a script that raised would never answer again."""
@@ -138,7 +135,7 @@ class Exchange:
             content = {"error": f"{type(error).__name__}: {error}"}
         self.task = None
         self.message = None
-        self.api.send(wire.reply(content))
+        self.api.send(meta_codec.reply(content))
 
     def give(self, sent: FLModel, clear_cache: bool = True) -> None:
         """Send what the script trained: as it is, with reports, or only the rows that were asked for."""
@@ -156,10 +153,10 @@ class Exchange:
             content = {"error": f"{type(error).__name__}: {error}"}
         if clear_cache:
             self._received_model = {}
-        if task.kind == wire.QUERY:
-            self.api.send(wire.reply(content), clear_cache)
+        if task.kind == meta_codec.QUERY:
+            self.api.send(meta_codec.reply(content), clear_cache)
             return
-        sent.meta = {**(sent.meta or {}), wire.KEY: content}
+        sent.meta = {**(sent.meta or {}), meta_codec.KEY: content}
         self.api.send(sent, clear_cache)
 
 

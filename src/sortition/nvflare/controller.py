@@ -11,13 +11,13 @@ from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.app_event_type import AppEventType
 
 from sortition.aggregation import StepRule
-from sortition.clients.models import Model
+from sortition.clients.named_arrays import Model
 from sortition.core.errors import InputError, bad
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_whole
-from sortition.federation.engine import ModelEngine
-from sortition.nvflare import wire
-from sortition.nvflare.federation import SelectingController
+from sortition.federation.model_engine import ModelEngine
+from sortition.nvflare import meta_codec
+from sortition.nvflare.shared_controller import SelectingController
 
 WHO = "SelectorController"
 
@@ -78,7 +78,7 @@ class SelectorController(SelectingController):
         if self.model is not None:
             model = {name: np.asarray(value, np.float32) for name, value in self.model.items()}
         else:
-            model = wire.as_model(self.load_model().params)
+            model = meta_codec.as_model(self.load_model().params)
         if not model:
             raise bad(f"{WHO}.model", "given, or loaded by a persistor", "no parameters")
         return model

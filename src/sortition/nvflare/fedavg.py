@@ -11,13 +11,13 @@ import numpy.typing as npt
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.workflows.fedavg import FedAvg
 
-from sortition.clients.models import Model, as_vector, from_vector
+from sortition.clients.named_arrays import Model, as_vector, from_vector
 from sortition.core.errors import bad
-from sortition.core.record import answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.core.storage.snapshot import StoredTable
-from sortition.federation.engine import Combining, ModelEngine, Step
-from sortition.nvflare import wire
-from sortition.nvflare.federation import SelectingController
+from sortition.federation.model_engine import Combining, ModelEngine, Step
+from sortition.nvflare import meta_codec
+from sortition.nvflare.shared_controller import SelectingController
 
 WHO = "SelectedFedAvg"
 
@@ -96,7 +96,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
             params = self.model
             if isinstance(self.model, FLModel):
                 params = self.model.params
-            self.model = FLModel(params=self._go_on(wire.as_model(params)))
+            self.model = FLModel(params=self._go_on(meta_codec.as_model(params)))
         FedAvg.run(self)
         self.started.end()
 
@@ -111,7 +111,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
     def load_model(self) -> FLModel:
         """Return the persistor's model, or that of the checkpoint."""
         model: FLModel = super().load_model()
-        model.params = self._go_on(wire.as_model(model.params))
+        model.params = self._go_on(meta_codec.as_model(model.params))
         return model
 
     # -- a round: FedAvg calls these one after the other ---------------------------------------------------------------
@@ -136,7 +136,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
         federation = self.started
         self.transport.train_task = task_name
         self.transport.train_message = data
-        self._model_engine.show(wire.as_model(data.params))
+        self._model_engine.show(meta_codec.as_model(data.params))
         federation.driver.dispatch()
         record = federation.close_round()
         for client in answered_ids(record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from sortition.core.errors import InputError, bad
@@ -12,7 +12,7 @@ from sortition.report.history_digest import condense_history
 from sortition.report.history_page import HistoryPage
 from sortition.report.look import FigureFiles
 from sortition.report.method_choice import MethodChoice
-from sortition.report.pack import DOCUMENTS
+from sortition.report.pack_with_page import DOCUMENTS
 from sortition.report.page import Page
 from sortition.results.history import History, find_history
 from sortition.results.pack import is_pack, unpacked
@@ -45,10 +45,13 @@ def write(
         all_pairs: whether every pair of methods is compared; default: as the study says.
         cost: what methods are given equally much of: ``rounds``, ``seconds``, ``megabytes`` or ``passes``; default: the
             study's.
-        only: the run folders that are shown; default: all that the folders hold.
+        only: the run folders that are shown; default: all that the folders hold. Runs of a pack have no folder that
+            could be named, so a pack is refused together with it.
     """
     packs = [Path(folder) for folder in folders if is_pack(folder)]
     if packs:
+        if only is not None:
+            raise bad("A choice of run folders", "made among folders", f"the pack {packs[0]}", "Unpack it first.")
         if out is None:
             path = packs[0].with_suffix(".html")
         else:
@@ -66,11 +69,20 @@ def write(
             )
     history = one_history(folders)
     if history is not None:
-        if methods is not None:
-            raise bad("a choice of methods", "given with runs of a study", f"the history {history.path}")
-        if cost is not None:
-            raise bad("--cost", "given with runs of a study", f"the history {history.path}", "It has no test figures.")
-        return _write_history(history, out, figures=figures, margin=margin)
+        columns = None
+        if figures is not None and figures.columns:
+            columns = figures.columns
+        study_options = {
+            "A choice of methods": methods,
+            "A choice of columns": columns,
+            "A choice of run folders": only,
+            "A choice of pairs": all_pairs,
+            "A margin": margin,
+            "A baseline": baseline,
+            "A cost": cost,
+        }
+        _refuse_study_options(study_options, history)
+        return _write_history(history, out, figures=figures)
     gathered = gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, cost=cost, only=only)
     if methods is not None:
         gathered = methods.apply(gathered)
@@ -84,20 +96,20 @@ def write(
     return path
 
 
-def _write_history(
-    history: History,
-    out: str | Path | None,
-    *,
-    figures: FigureFiles | None,
-    margin: float | None,
-) -> Path:
+def _refuse_study_options(study_options: Mapping[str, object], history: History) -> None:
+    """Refuse what only runs of a study can be asked for; an option that is not given is None."""
+    for option, value in study_options.items():
+        if value is not None:
+            raise InputError(
+                f"{option} works only for runs of a study, not for the history {history.path}, which has no test "
+                "results. Leave it out."
+            )
+
+
+def _write_history(history: History, out: str | Path | None, *, figures: FigureFiles | None) -> Path:
     """Write the page of a federation, beside its history unless ``out`` says otherwise."""
     from sortition.report.export import export_charts, slug
 
-    has_columns = figures is not None and bool(figures.columns)
-    if has_columns or margin is not None:
-        option = "--column" if has_columns else "--margin"
-        raise bad(option, "given with runs of a study", f"the history {history.path}", "It has no test figures.")
     page = HistoryPage(condense_history(history))
     text = page.render()
     if out is None:
@@ -112,7 +124,7 @@ def _write_history(
 
 def _write_page(path: Path, text: str) -> None:
     if path.is_dir():
-        raise bad("--out", "a file", f"the folder {path}")
+        raise bad("The report's page", "a file", f"the folder {path}")
     write_atomically(path, text.encode())
 
 

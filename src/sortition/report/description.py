@@ -8,7 +8,8 @@ from typing import Any
 
 from sortition.core.cost import Until
 from sortition.report.gather import Setting
-from sortition.results.cost import devices_differ
+from sortition.results.equal_cost import devices_differ
+from sortition.results.object_names import shown_name
 from sortition.results.summary import inputs_of
 from sortition.results.sweeps import flat, value_text
 
@@ -23,7 +24,7 @@ def description(setting: Setting) -> str:
     sizes = setting.federation.get("sizes")
     clients = "?" if sizes is None else f"{sizes.size:,}"
     if isinstance(data, dict):
-        partition = (data.get("partition") or {}).get("name", "as given")
+        partition = shown_name((data.get("partition") or {}).get("name", "as given"))
     else:
         partition = "as given"
     if "steps" in local:
@@ -33,7 +34,7 @@ def description(setting: Setting) -> str:
     text = (
         f"{_name(data)} over {clients} clients ({partition}), {_reachable(setting)}; {config.get('cohort', '?')} train "
         f"{_length(config)}, {work} of {local.get('batch', '?')} at rate "
-        f"{local.get('lr', '?')}, model {_name(config.get('model') or {})}; {_counted(len(setting.seeds), 'seed')}."
+        f"{local.get('lr', '?')}, {_model(config)}; {_counted(len(setting.seeds), 'seed')}."
     )
     text += f" {_devices(config)} {_pace(config)}"
     inputs = inputs_of(setting.first.manifest)
@@ -89,8 +90,16 @@ def _listed(values: Config) -> str:
 def _name(part: Any) -> str:
     """Return the name of data or a model, which a configuration gives as a table or as a text."""
     if isinstance(part, dict):
-        return str(part.get("name", "?"))
+        return shown_name(part.get("name", "?"))
     return str(part)
+
+
+def _model(config: Config) -> str:
+    """``model softmax``, or ``own model`` where Python gave it."""
+    name = _name(config.get("model") or {})
+    if name.startswith("own "):
+        return name
+    return f"model {name}"
 
 
 def _reachable(setting: Setting) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 from sortition.report.charts import Chart
 from sortition.report.markup import printable
 
+ALL_SETTINGS = "all"  # of a chart that shows every setting
+
 
 class Canvas:
     """Collects the charts of a page; each is drawn in its place by the page's script."""
@@ -21,8 +23,8 @@ class Canvas:
         self.specs: list[dict[str, Any]] = []
         self.charts: list[tuple[str, Chart]] = []
 
-    def show(self, setting: str, chart: Chart) -> str:
-        """The place of a chart that belongs to a setting."""
+    def add_chart(self, setting: str, chart: Chart) -> str:
+        """Add a chart of a setting; return the markup of its place on the page."""
         self.charts.append((setting, chart))
         self.specs.append({"spec": chart.bare(), "tables": chart.columns()})
         title = escape(chart.title)
@@ -33,9 +35,12 @@ class Canvas:
             f"<figcaption>{escape(' '.join([chart.caption, chart.hint]).strip())}</figcaption></figure>"
         )
 
-    def drawn(self, setting: str, charts: Sequence[Chart | str]) -> str:
-        """Return charts, and below them the sentences that stand for charts without anything to see."""
-        places = "".join(self.show(setting, chart) for chart in charts if isinstance(chart, Chart))
+    def add_figures(self, setting: str, charts: Sequence[Chart | str]) -> str:
+        """Add charts of a setting; return the markup of their places and, below, of the sentences among ``charts``.
+
+        A sentence replaces a chart that would show nothing.
+        """
+        places = "".join(self.add_chart(setting, chart) for chart in charts if isinstance(chart, Chart))
         sentences = " ".join(escape(sentence) for sentence in charts if isinstance(sentence, str))
         markup = ""
         if places:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sortition.core.errors import bad, unknown
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report.charts import GAP, Chart
-from sortition.report.document import Canvas
+from sortition.report.document import ALL_SETTINGS, Canvas
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import POINTS_AN_INCH, FigureFiles, FigureStyle
 from sortition.report.page import Page
@@ -21,6 +21,10 @@ from sortition.results.table import ESCAPES, Table
 FORMATS = ("png", "svg", "pdf")
 PADDING = 2  # pixels around a figure
 CAPTIONS = "figures.tex"
+HOW_TO_SHOW = r"""% Each figure stands alone: copy the ones you need. Say where the files are: \graphicspath{{figures/}}
+% If pdfTeX warns of PDF 1.7, write \pdfminorversion=7 before \documentclass. Its warnings of page groups do no harm.
+"""
+NOT_IN_PRINT = ("speed-up", "Jain", "client passes")  # with them the table is wider than a page of a paper
 CONFIG: dict[str, Any] = {
     "background": "white",
     "view": {"stroke": "transparent"},
@@ -43,8 +47,8 @@ class Figure:
 
     name: str
     caption: str
-    svg: str
-    style: FigureStyle
+    svg: str = field(repr=False)
+    style: FigureStyle = field(repr=False)
 
     def save(self, path: str | Path) -> Path:
         """Write the figure as PNG, SVG or PDF, by the ending of the path."""
@@ -63,13 +67,13 @@ class Figure:
             return bytes(vl_convert.svg_to_pdf(in_points))
         return bytes(vl_convert.svg_to_png(in_points, ppi=self.style.dots))
 
-    def latex(self) -> str:
-        """Return the environment that shows the PDF in a paper, with the caption."""
+    def latex(self, format_: str = "pdf") -> str:
+        """Return the environment that shows the file of this format in a paper, with the caption."""
         return "\n".join(
             [
                 r"\begin{figure}",
                 r"  \centering",
-                rf"  \includegraphics[width={self.style.width:g}in]{{{self.name}.pdf}}",
+                rf"  \includegraphics[width={self.style.width:g}in]{{{self.name}.{format_}}}",
                 rf"  \caption{{{self.caption.translate(ESCAPES)}}}",
                 rf"  \label{{fig:{self.name}}}",
                 r"\end{figure}",
@@ -81,8 +85,15 @@ class Figure:
         return self.svg
 
 
-def draw(chart: Chart, style: FigureStyle, name: str = "") -> Figure:
-    """Draw a chart in a style; its files have its own name unless another is given."""
+def draw(chart: Chart, style: FigureStyle, name: str = "", *, setting: str = "") -> Figure:
+    """Draw a chart in a style.
+
+    Args:
+        chart: what is drawn.
+        style: how it is drawn.
+        name: of its files; by default the chart's.
+        setting: which one the caption names; empty where there is only one.
+    """
     import vl_convert
 
     spec = chart.spec(style.layout_width)
@@ -91,9 +102,12 @@ def draw(chart: Chart, style: FigureStyle, name: str = "") -> Figure:
     spec["padding"] = PADDING
     spec["config"] = {**spec.get("config", {}), **CONFIG, "font": style.font}
     svg = str(vl_convert.vegalite_to_svg(spec))
+    title = f"{chart.title}."
+    if setting:
+        title = f"{chart.title} (setting {setting})."
     return Figure(
         name=slug(name or chart.name),
-        caption=" ".join(sentence for sentence in (f"{chart.title}.", chart.reading, chart.caption) if sentence),
+        caption=" ".join(sentence for sentence in (title, chart.reading, chart.caption) if sentence),
         svg=_as_wide_as(svg, style.width, "in"),
         style=style,
     )
@@ -146,15 +160,31 @@ def export_charts(canvas: Canvas, files: FigureFiles, *, one_setting: bool) -> l
     for setting, chart in canvas.charts:
         if files.charts and chart.name not in files.charts:
             continue
-        figure = draw(chart, files.style, chart.name if one_setting else f"{setting}-{chart.name}")
+        figure = _figure_of(chart, setting, files.style, one_setting=one_setting)
         for format_ in formats:
             path = files.folder / f"{figure.name}.{format_}"
             write_atomically(path, figure.content(format_))
             paths.append(path)
-        environments.append(figure.latex())
+        environments.append(figure.latex(_latex_format(formats)))
     captions = files.folder / CAPTIONS
-    write_atomically(captions, "\n".join(environments).encode())
+    write_atomically(captions, "\n".join([HOW_TO_SHOW, *environments]).encode())
     return [*paths, captions]
+
+
+def _figure_of(chart: Chart, setting: str, style: FigureStyle, *, one_setting: bool) -> Figure:
+    """Draw a chart of a report; where there are several settings, its files and its caption name its own."""
+    if one_setting:
+        return draw(chart, style)
+    if setting == ALL_SETTINGS:
+        return draw(chart, style, f"{setting}-{chart.name}")
+    return draw(chart, style, f"{setting}-{chart.name}", setting=setting)
+
+
+def _latex_format(formats: Sequence[str]) -> str:
+    """Return the format that LaTeX shows: PDF where it is written, else PNG where that is."""
+    if "png" in formats and "pdf" not in formats:
+        return "png"
+    return "pdf"
 
 
 def one_figure(gathered: Gathered, chart_name: str, style: FigureStyle, setting: str | None = None) -> Figure:
@@ -166,10 +196,12 @@ def one_figure(gathered: Gathered, chart_name: str, style: FigureStyle, setting:
     if setting is None and len(charts) > 1:
         raise bad("setting", "given where several have the chart", f"none of {', '.join(charts)}")
     if setting is None:
-        return draw(next(iter(charts.values())), style)
+        setting = next(iter(charts))
     if setting not in charts:
         raise unknown("setting", setting, list(charts))
-    return draw(charts[setting], style)
+    if len(gathered.settings) == 1 or setting == ALL_SETTINGS:
+        return draw(charts[setting], style)
+    return draw(charts[setting], style, setting=setting)
 
 
 def _check_names(canvas: Canvas, chart_names: Sequence[str]) -> None:
@@ -180,14 +212,14 @@ def _check_names(canvas: Canvas, chart_names: Sequence[str]) -> None:
 
 
 def latex(setting: Setting, column_titles: Sequence[str] = ()) -> str:
-    """Return a booktabs table of the columns that decide, or of those with these titles.
+    """Return a booktabs table of the columns that decide and fit a page, or of those with these titles.
 
     A note says what is bold. A title may have the minus of a keyboard.
     """
     titles = _known_titles(setting, column_titles)
     table_rows = rows(setting, whole=bool(titles))
     if not titles:
-        titles = [*table_rows[0].cells, "verdict"]
+        titles = [title for title in (*table_rows[0].cells, "verdict") if title not in NOT_IN_PRINT]
     bold = bold_cells(setting, table_rows)
     table = Table(setting.name, ["method", *titles])
     bold_places = set()

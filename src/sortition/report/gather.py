@@ -23,7 +23,7 @@ from sortition.results.comparisons import (
     with_inputs,
 )
 from sortition.results.copies import CopyFinder
-from sortition.results.cost import common_budget, figures_at_cost, limit_of
+from sortition.results.equal_cost import common_budget, figures_at_cost, limit_of
 from sortition.results.metrics import longest_window
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, Run, document, find

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sortition.report.digest import Digest
     from sortition.report.gather import Gathered
 
-COLUMNS = {
+HEADING_BY_ACTION = {
     "rejected": "answers rejected",
     "unsound_updates": "updates refused",
     "quarantined": "client-rounds in quarantine",
@@ -28,7 +28,19 @@ COLUMNS = {
     "too_few_chosen": "rounds with too few chosen",
     "too_few_completed": "rounds not aggregated",
 }
-IN_THE_NOTES = tuple(COLUMNS)[2:]  # of guards
+IN_THE_NOTES = (  # the actions that records keep in the notes of the guards
+    "quarantined",
+    "at_ceiling",
+    "just_come",
+    "thinned",
+    "explored",
+    "winsorised",
+    "shortened",
+    "capped",
+    "too_few_eligible",
+    "too_few_chosen",
+    "too_few_completed",
+)
 
 
 def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -63,7 +75,7 @@ def _count(name: str, value: object) -> int:
 
 
 def guard_table(gathered: Gathered) -> str:
-    """Return one row a setting and method, a column per guard that acted; nothing where none did."""
+    """Return HTML: one row per setting and method, one column per action that occurred; empty if none did."""
     actions_by_row: dict[str, Mapping[str, int]] = {}
     for setting in gathered.settings:
         for label, runs in setting.methods.items():
@@ -76,11 +88,11 @@ def guard_table(gathered: Gathered) -> str:
 
 
 def actions_table(actions_by_row: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the table of how often each guard acted, given by row; nothing where none did."""
-    acted = [name for name in COLUMNS if any(name in counts for counts in actions_by_row.values())]
+    """Return HTML: one row per key of `actions_by_row`, one column per action that occurred; empty if none did."""
+    acted = [name for name in HEADING_BY_ACTION if any(name in counts for counts in actions_by_row.values())]
     if not acted:
         return ""
-    table = Table("Where guards acted", ["method", *[COLUMNS[name] for name in acted]])
+    table = Table("Where guards acted", ["method", *[HEADING_BY_ACTION[name] for name in acted]])
     for row, counts in actions_by_row.items():
         table.rows.append([row, *[str(counts.get(name, 0)) for name in acted]])
     return plain(table)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, jain_index
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.report.digest import pictures_in
 from sortition.report.guard_section import actions
 from sortition.results.history import FATES, Fate, History, cohort_of, fates

@@ -12,7 +12,7 @@ import numpy as np
 from sortition import __version__
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
-from sortition.report.charts import Chart, fates, federation
+from sortition.report.charts import Chart, fates, who_holds_what
 from sortition.report.charts.method_notes import drawn_pictures
 from sortition.report.document import Canvas, html_document
 from sortition.report.guard_section import actions_table
@@ -164,7 +164,7 @@ class HistoryPage:
     def chosen(self) -> str:
         """The strip, counts, the table of clients, and where policy and guards acted."""
         method = self.history.method
-        charts = self._drawn(fates.figures(self.digest))
+        charts = self._add_figures(fates.figures(self.digest))
         left_out = exclusions_table({method: exclusions(self.history.records)})
         return charts + self.client_table() + left_out + actions_table({method: self.digest.guarded})
 
@@ -202,7 +202,7 @@ class HistoryPage:
         if late := int(self.digest.late.sum()):
             meaning = "an answer to an earlier round, counted there as silent or standby"
             table.rows.append(["late", f"{late:,}", "", meaning])
-        return _worded(table) + self._drawn([fates.round_by_round(self.digest)]) + self.reason_table()
+        return _worded(table) + self._add_figures([fates.round_by_round(self.digest)]) + self.reason_table()
 
     def reason_table(self) -> str:
         """What programs and the server said of updates that could not be used; empty where all could."""
@@ -245,11 +245,11 @@ class HistoryPage:
         chart = fates.duration(self.digest)
         if chart is None:
             return ""
-        return self._drawn([chart])
+        return self._add_figures([chart])
 
     def method_notes(self) -> str:
         """Pictures that the method left in its notes."""
-        return self._drawn(
+        return self._add_figures(
             drawn_pictures(self.history.method, self.digest.pictures, self.digest.facts.get("label_counts"))
         )
 
@@ -258,28 +258,28 @@ class HistoryPage:
         charts: list[Chart | str] = []
         facts = self.digest.facts
         if "label_counts" in facts and facts["label_counts"].shape[1] <= MOST_LABELS:
-            charts.append(federation.label_holdings(facts["label_counts"]))
+            charts.append(who_holds_what.label_holdings(facts["label_counts"]))
         if "sizes" in facts:
-            charts.append(federation.sizes(facts["sizes"]))
+            charts.append(who_holds_what.size_histogram(facts["sizes"]))
         elif "label_counts" in facts:
-            charts.append(federation.sizes(facts["label_counts"].sum(axis=1)))
+            charts.append(who_holds_what.size_histogram(facts["label_counts"].sum(axis=1)))
         cells = self.history.clients * len(self.digest.records)
         if self.digest.available is not None and cells <= MOST_CELLS:
             mask = np.zeros((len(self.digest.records), self.history.clients), bool)
             for row, ids in zip(mask, self.history.present(), strict=True):
                 row[ids] = True
-            charts.append(federation.presence(mask, first=self.digest.records[0]["round"]))
-        return self._drawn(charts)
+            charts.append(who_holds_what.presence(mask, first=self.digest.records[0]["round"]))
+        return self._add_figures(charts)
 
     def configuration(self) -> str:
-        """What NAME.about.json says, without the names, which stand in the table."""
+        """Return the content of NAME.about.json without the names, which the table shows."""
         about = {key: value for key, value in self.history.about.items() if key != "names"}
         if not about:
             return ""
         return f"<pre>{escape(json.dumps(about, indent=1, ensure_ascii=False))}</pre>"
 
-    def _drawn(self, charts: Sequence[Chart | str]) -> str:
-        return self.canvas.drawn(self.history.title, charts)
+    def _add_figures(self, charts: Sequence[Chart | str]) -> str:
+        return self.canvas.add_figures(self.history.title, charts)
 
 
 def _worded(table: Table) -> str:

@@ -14,6 +14,7 @@ from sortition.report.checklist import alike, tuning
 from sortition.report.description import stated_devices
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
+from sortition.results.object_names import is_given_in_python
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import Budget
 from sortition.results.sweeps import swept, value_text
@@ -23,11 +24,25 @@ from sortition.results.verdict_words import end_of_curve, unit_of
 SHOWN_SETTINGS = 6  # that are described one by one
 SHOWN_SEEDS = 10  # that are listed one by one
 HASH_DIGITS = 12
-NO_CHANGE = {  # options of local training that change nothing at these values
-    "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0,
-}  # fmt: skip
-OF_TRAINING = ("momentum", "weight_decay", "proximal", "decay")
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
+OPTIONS_OF_TRAINING = ("momentum", "weight_decay", "proximal")  # which change nothing where they are 0
+OPTIONS_OF_COMBINING: dict[
+    str, tuple[str, ...]
+] = {  # rule → its options; other options of the server's table do not change what it computes
+    "median": (),
+    "trimmed-mean": ("trim",),
+    "geometric-median": ("passes", "smoothing"),
+    "norm-bound": ("bound",),
+    "fedvarp": ("remember",),
+    "mifa": ("remember",),
+}
+OPTIONS_OF_STEP: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "momentum": ("momentum",),
+    "adam": ("beta1", "beta2", "epsilon"),
+}
 Formatter = Callable[[str], str]
+MethodDifferences = dict[str, dict[str, str]]  # label → subject → text
 
 
 @dataclass(frozen=True)
@@ -49,12 +64,14 @@ class Method:
 
     Attributes:
         label: its name in the study.
-        parameters: such as ``d = 15``; empty where it has none.
+        parameters: those that the study sets, such as ``d = 15``; all of a method of one's own.
+        all_parameters: also those that have their default.
         key: of its BibTeX entry; empty for a method without one.
     """
 
     label: str
     parameters: str
+    all_parameters: str
     key: str
 
 
@@ -96,8 +113,15 @@ class MethodsParagraph:
             if method.parameters:
                 name += plain(f" ({method.parameters})")
             names.append(name)
-        first = f"{plain('We compare ')}{listed(names)}{plain(f' in Sortition {self.version}.')}"
+        first = f"{plain('We compare ')}{listed(names)}{plain(f' in Sortition {self.version}{self._defaults}.')}"
         return " ".join([first, *map(plain, self.sentences)])
+
+    @property
+    def _defaults(self) -> str:
+        """Say that parameters which are not named have their default, where there are some."""
+        if all(method.parameters == method.all_parameters for method in self.methods):
+            return ""
+        return ", with its default parameters where none are given"
 
     def __str__(self) -> str:
         """Return paragraph, checklist and BibTeX as Markdown."""
@@ -127,11 +151,19 @@ def _methods(gathered: Gathered) -> Iterable[Method]:
     for label in gathered.methods:
         run = next(setting.methods[label][0] for setting in gathered.settings if label in setting.methods)
         parameters = run.manifest.get("parameters") or {}
+        table = run.config.get("method") or {}
+        is_own = ":" in str(table.get("name", ""))  # an import path
+        stated = {name: value for name, value in parameters.items() if is_own or name in table}
         yield Method(
             label=label,
-            parameters=", ".join(f"{name} = {value}" for name, value in parameters.items()),
+            parameters=_parameters_text(stated),
+            all_parameters=_parameters_text(parameters),
             key=_key(_bibtex(run)),
         )
+
+
+def _parameters_text(parameters: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in parameters.items())
 
 
 def _bibtex(run: Digest) -> str:
@@ -151,18 +183,70 @@ def _key(bibtex: str) -> str:
 
 def _setting_sentences(settings: Sequence[Setting]) -> list[str]:
     """Describe the first setting, then in what others differ from it; of many settings the first ones."""
-    if len(settings) == 1:
-        return [_setting_sentence(settings[0], named=False)]
-    sentences = [_setting_sentence(settings[0], named=True)]
+    first_setting = settings[0]
+    is_named = len(settings) > 1
+    first_differences = _method_differences(first_setting)
+    sentences = [_setting_sentence(first_setting, named=is_named), *_difference_sentences(first_differences)]
     values_by_setting = swept({setting.name: setting.first.config for setting in settings})
-    first_values = values_by_setting[settings[0].name]
+    first_values = values_by_setting[first_setting.name]
     for setting in settings[1:SHOWN_SETTINGS]:
         values = values_by_setting[setting.name]
         differing = [f"{key} = {value_text(value)}" for key, value in values.items() if value != first_values.get(key)]
         sentences.append(f"Setting {setting.name}: the same, but {', '.join(differing) or 'its name'}.")
+        differences = _method_differences(setting, stated_before=first_differences)
+        new_differences = {
+            label: texts for label, texts in differences.items() if texts != first_differences.get(label)
+        }
+        sentences += _difference_sentences(new_differences)
     if len(settings) > SHOWN_SETTINGS:
         sentences.append(f"{len(settings) - SHOWN_SETTINGS} more settings are described by their configurations.")
     return sentences
+
+
+def _method_differences(setting: Setting, stated_before: MethodDifferences | None = None) -> MethodDifferences:
+    """Return label → texts on cohort, training, server and guards that differ from those of the setting's first method.
+
+    Args:
+        setting: whose methods are compared.
+        stated_before: the differences of another setting; a text on the same subject is returned here as well, because
+            the reader would otherwise believe that it still holds.
+    """
+    earlier_differences = stated_before or {}
+    common_texts = _method_texts(setting.first.config)
+    differences: MethodDifferences = {}
+    for label, runs in setting.methods.items():
+        earlier_texts = earlier_differences.get(label, {})
+        differing_texts = {
+            subject: text
+            for subject, text in _method_texts(runs[0].config).items()
+            if text != common_texts[subject] or subject in earlier_texts
+        }
+        if differing_texts:
+            differences[label] = differing_texts
+    return differences
+
+
+def _method_texts(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return subject → text, for all that a method of a study may set for itself."""
+    guards = config.get("guards")
+    if guards:
+        guards_text = f"the guards are {_options_text(guards)}"
+    else:
+        guards_text = "there are no guards"
+    return {
+        "cohort": f"{config.get('cohort', '?')} clients are selected",
+        "local": f"clients train for {_local_text(config.get('local') or {})}",
+        "server": _server_text(config.get("server") or {}),
+        "guards": guards_text,
+    }
+
+
+def _difference_sentences(differences: MethodDifferences) -> list[str]:
+    """Write one sentence for all methods that differ in the same way."""
+    labels_by_text: dict[str, list[str]] = {}
+    for label, texts in differences.items():
+        labels_by_text.setdefault("; ".join(texts.values()), []).append(label)
+    return [f"With {listed(labels)}, however, {text}." for text, labels in labels_by_text.items()]
 
 
 def _setting_sentence(setting: Setting, *, named: bool) -> str:
@@ -170,6 +254,11 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
     manifest = setting.first.manifest
     data = config.get("data") or {}
     model = manifest.get("model") or config.get("model") or {}
+    model_name = model.get("name", "")
+    if is_given_in_python(model_name):
+        model_text = "our own model"
+    else:
+        model_text = f"the model {model_name}"
     if isinstance(model.get("parameters"), int):
         size = f" of {model['parameters']:,} parameters"
     else:
@@ -178,19 +267,25 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
         n_clients = setting.first.counts["selected"].size
     else:
         n_clients = data.get("clients", "?")
-    text = f"{data.get('name', 'The data')} is held by {n_clients} clients"
+    data_name = data.get("name", "")
+    if is_given_in_python(data_name):
+        data_text = "our own data set"
+    else:
+        data_text = f"the data set {data_name}"
+    text = f"{data_text} is held by {n_clients} clients"
     text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability(setting)}. "
     text += (
-        f"In each {_rounds(config)} {config.get('cohort', '?')} clients are selected and train "
-        f"{model.get('name', 'the model')}{size}: {_local(config.get('local') or {})}; {_server(config)}."
+        f"In each {_rounds_text(config)} {config.get('cohort', '?')} clients are selected and train "
+        f"{model_text}{size}: {_local_text(config.get('local') or {})}; {_server_text(config.get('server') or {})}."
     )
-    text += _limit(config) + _conditions(config)
+    text += _limit_text(config) + _conditions(config)
     if named:
         return f"Setting {setting.name}: {text}"
     return text[0].upper() + text[1:]
 
 
-def _rounds(config: Mapping[str, Any]) -> str:
+def _rounds_text(config: Mapping[str, Any]) -> str:
+    """Say in how many rounds clients are selected."""
     rounds = config.get("rounds")
     if rounds is None:  # the cost alone ends a run
         return "round"
@@ -199,7 +294,7 @@ def _rounds(config: Mapping[str, Any]) -> str:
     return f"of {rounds} rounds"
 
 
-def _limit(config: Mapping[str, Any]) -> str:
+def _limit_text(config: Mapping[str, Any]) -> str:
     """Say at which cost runs end, where they end by one."""
     limits = config.get("until")
     if not limits:
@@ -215,7 +310,10 @@ def _table_text(table: object, default: str) -> str:
     if not isinstance(table, Mapping):
         return str(table or default)
     options = [f"{key} = {value_text(value)}" for key, value in table.items() if key != "name"]
-    return ", ".join([str(table.get("name", default)), *options])
+    name = str(table.get("name", default))
+    if is_given_in_python(name):
+        name = "our own"
+    return ", ".join([name, *options])
 
 
 def _availability(setting: Setting) -> str:
@@ -226,36 +324,66 @@ def _availability(setting: Setting) -> str:
     return f"{100 * mask.mean():.0f} % of them are available on average ({mode})"
 
 
-def _local(local: Mapping[str, Any]) -> str:
+def _local_text(local: Mapping[str, Any]) -> str:
     """Describe local training."""
     if "steps" in local:
-        work = f"{local['steps']} steps"
+        work = counted(local["steps"], "step")
     else:
-        work = f"{local.get('epochs', 1)} epochs"
-    text = f"{work} of {local.get('optimizer', 'sgd')} with batches of {local.get('batch', '?')}"
+        work = counted(local.get("epochs", 1), "epoch")
+    optimizer = str(local.get("optimizer", "sgd"))
+    text = f"{work} of {OPTIMIZERS.get(optimizer, optimizer)} with batches of {local.get('batch', '?')}"
     text += f" and a learning rate of {value_text(local.get('lr', '?'))}"
-    return ", ".join([text, *_changing(local, OF_TRAINING)])
+    parts = [text, *_schedule_texts(local)]
+    changing_options = [name for name in OPTIONS_OF_TRAINING if local.get(name)]
+    parts += [f"{name.replace('_', ' ')} {value_text(local[name])}" for name in changing_options]
+    if local.get("keep_state"):
+        parts.append("the optimizer's state kept from one participation to the next")
+    return ", ".join(parts)
 
 
-def _changing(options: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    """Return the options that change something, as texts."""
-    return [
-        f"{key.replace('_', ' ')} {value_text(options[key])}"
-        for key in keys
-        if key in options and options[key] != NO_CHANGE[key]
-    ]
+def _schedule_texts(local: Mapping[str, Any]) -> list[str]:
+    """Describe how the learning rate changes between rounds; nothing where it stays the same."""
+    texts = []
+    decay = local.get("decay", 1.0)
+    if decay != 1:
+        every = local.get("decay_every", 1)
+        period = "round"
+        if every != 1:
+            period = counted(every, "round")
+        texts.append(f"multiplied by {value_text(decay)} after every {period}")
+    milestones = local.get("milestones")
+    if milestones:
+        rounds = listed([f"round {milestone}" for milestone in milestones])
+        texts.append(f"multiplied by {value_text(local.get('drop', '?'))} at {rounds} (counted from 0)")
+    return texts
 
 
-def _server(config: Mapping[str, Any]) -> str:
-    server = config.get("server") or {}
-    combine = server.get("combine")
-    text = "updates are averaged with the weights of the method"
-    if combine and combine not in ("mean", "average"):
-        text = f"updates are combined by {_table_text(combine, 'a rule')}"
-    step = server.get("name", "plain")
-    if step != "plain":
-        text += f", and the server takes {step} steps at a rate of {value_text(server.get('lr', 1.0))}"
+def _server_text(server: Mapping[str, Any]) -> str:
+    """Describe how the server combines updates and which step it takes, with the options that these rules have."""
+    combine = str(server.get("combine", "mean"))
+    if combine == "mean":
+        text = "updates are averaged with the weights that the selection method sets"
+    else:
+        text = f"updates are combined by {combine}"
+        option_names = OPTIONS_OF_COMBINING.get(combine, ())
+        stated_options = {name: server[name] for name in option_names if name in server}
+        if stated_options:
+            text += f" ({_options_text(stated_options)})"
+        elif option_names:
+            text += " with its default options"
+    step = str(server.get("name", "plain"))
+    rate = server.get("lr", 1.0)
+    if step == "plain" and rate == 1:
+        return text
+    text += f", and the server takes {step} steps at a rate of {value_text(rate)}"
+    step_options = {name: server[name] for name in OPTIONS_OF_STEP.get(step, ()) if name in server}
+    if step_options:
+        text += f" ({_options_text(step_options)})"
     return text
+
+
+def _options_text(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value_text(value)}" for name, value in options.items())
 
 
 def _conditions(config: Mapping[str, Any]) -> str:
@@ -267,8 +395,7 @@ def _conditions(config: Mapping[str, Any]) -> str:
     for key in ("pace", "faults", "attacks", "guards"):
         table = config.get(key)
         if table:
-            options = ", ".join(f"{name} = {value_text(value)}" for name, value in table.items())
-            parts.append(f"{key}: {options}")
+            parts.append(f"{key}: {_options_text(table)}")
     if not parts:
         return ""
     return f" Conditions: {'; '.join(parts)}."
@@ -307,11 +434,19 @@ def _statistics(settings: Sequence[Setting]) -> str:
         margin = f"{setting.criteria.margin:g} {unit}"
     else:
         margin = f"{setting.criteria.margin:g} % of the baseline's loss"
-    comparisons = counted(comparison.family, "comparison")
+    compared = f"the test {setting.metric} ({figure}, mean over seeds)"
+    if setting.criteria.all_pairs:
+        pairs = f"{compared} of every pair of methods"
+    else:
+        pairs = f"{compared} with that of {setting.baseline}"
+    if comparison.family > 1:
+        correction = f"; intervals (95 %) and p-values are corrected by Bonferroni for the {comparison.family} "
+        correction += "comparisons of a setting"
+    else:
+        correction = " with intervals of 95 %"
     return (
-        f"We compare the test {setting.metric} ({figure}, mean over seeds) with that of {setting.baseline} by "
-        f"paired t-tests; intervals (95 %) and p-values are corrected by Bonferroni for the {comparisons} "
-        f"of a setting, and a difference of at most {margin} that two one-sided tests show is called practically none."
+        f"We compare {pairs} by paired t-tests{correction}, and a difference of at most {margin} that two one-sided "
+        "tests show is called practically none."
     )
 
 
@@ -357,14 +492,18 @@ def _hashes(runs: Sequence[Digest]) -> str:
     """Identify data, partitions and own code by their SHA-256."""
     data = sorted({_data_hash(run) for run in runs})
     partitions = sorted({str((run.manifest.get("data") or {}).get("partition", "")) for run in runs})
-    together = hashlib.sha256("\n".join(partitions).encode()).hexdigest()
     text = f"SHA-256, first {HASH_DIGITS} digits: data {', '.join(data)}; "
-    text += f"{counted(len(partitions), 'partition')} together {together[:HASH_DIGITS]}"
+    if len(partitions) == 1:
+        text += f"partition {partitions[0][:HASH_DIGITS]}"
+    else:
+        together = hashlib.sha256("\n".join(partitions).encode()).hexdigest()
+        text += f"{counted(len(partitions), 'partition')} together {together[:HASH_DIGITS]}"
     code = sorted(
         {
-            f"{name} {digest[:HASH_DIGITS]}"
+            f"{_code_name(key, run)} {digest[:HASH_DIGITS]}"
             for run in runs
-            for name, digest in (run.manifest.get("python") or {}).items()
+            for key, digest in (run.manifest.get("python") or {}).items()
+            if key != "data.name" or not is_given_in_python(run.config["data"]["name"])  # its hash is that of the data
         }
     )
     if code:
@@ -372,9 +511,20 @@ def _hashes(runs: Sequence[Digest]) -> str:
     return f"{text}."
 
 
+def _code_name(key: str, run: Digest) -> str:
+    """Return what a paper calls the code that a key of the configuration names: ``method ours``, ``data partition``."""
+    if key == "method.name":
+        return f"method {run.method}"
+    return key.removesuffix(".name").replace(".", " ")
+
+
 def _data_hash(run: Digest) -> str:
     data = run.manifest.get("data") or {}
-    return f"{data.get('name', '?')} {str(data.get('digest', '?'))[:HASH_DIGITS]}"
+    digest = str(data.get("digest", "?"))[:HASH_DIGITS]
+    name = data.get("name", "?")
+    if is_given_in_python(name):
+        return digest
+    return f"{name} {digest}"
 
 
 # -- checklist --------------------------------------------------------------------------------------------------------
@@ -400,7 +550,8 @@ def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, com
         ),
         Answer(
             "Are all hyper-parameters given, and how they were chosen?",
-            f"Each run folder has the resolved configuration (config.toml). Choice: {tuning(settings).fact}.",
+            f"{_all_parameters(gathered)}Each run folder has the resolved configuration (config.toml). "
+            f"Choice: {tuning(settings).fact}.",
         ),
         Answer("Do methods differ in the selection alone?", alike(settings).fact.removesuffix(".") + "."),
         Answer(
@@ -419,6 +570,12 @@ def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, com
     if references:
         answers.append(Answer("Are there reference lines?", f"{listed(references)}; they are not compared."))
     return answers
+
+
+def _all_parameters(gathered: Gathered) -> str:
+    """List the parameters of every method, those with their default included; nothing where no method has any."""
+    texts = [f"{method.label}: {method.all_parameters}. " for method in _methods(gathered) if method.all_parameters]
+    return "".join(texts)
 
 
 def _own_code(runs: Sequence[Digest]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
-from sortition.report.charts import across, forest, sweeps
-from sortition.report.document import Canvas
+from sortition.report.charts import across, forest, swept_values
+from sortition.report.document import ALL_SETTINGS, Canvas
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.markup import Cell, items, plain, sortable
@@ -46,8 +46,8 @@ BEST_OF = (
 
 def of_setting(setting: Setting, look: Look, canvas: Canvas) -> str:
     """Return cards, forest plots and tables of one setting as markup."""
-    forests = canvas.drawn(setting.name, forest.forests(setting))
-    tuning = "".join(canvas.show(setting.name, chart) for chart in sweeps.tuning(setting, look))
+    forests = canvas.add_figures(setting.name, forest.forests(setting))
+    tuning = "".join(canvas.add_chart(setting.name, chart) for chart in swept_values.tuning(setting, look))
     return (
         f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
         f"{forests}{_main_table(setting, look.palette)}"
@@ -214,8 +214,8 @@ def of_all(gathered: Gathered, look: Look, canvas: Canvas) -> str:
     """Return ranks, profiles, sweeps and the count of verdicts as markup; empty for a single setting."""
     if len(gathered.settings) < 2:
         return ""
-    charts = [*across.figures(gathered, look), *sweeps.figures(gathered, look)]
-    places = "".join(canvas.show("all", chart) for chart in charts)
+    charts = [*across.figures(gathered, look), *swept_values.figures(gathered, look)]
+    places = "".join(canvas.add_chart(ALL_SETTINGS, chart) for chart in charts)
     return f'<h3>All settings</h3>{_wins(gathered)}<div class="figures">{places}</div>{_settings(gathered)}'
 
 

@@ -8,7 +8,7 @@ from html import escape
 
 from sortition import __version__
 from sortition.report import overview
-from sortition.report.charts import Chart, cost, federation, learning, method_notes, selection
+from sortition.report.charts import Chart, by_cost, learning, method_notes, selection, who_holds_what
 from sortition.report.checklist import checklist
 from sortition.report.configuration import configuration
 from sortition.report.description import description
@@ -23,7 +23,7 @@ from sortition.report.policy_section import policy_tables
 from sortition.report.privacy import privacy_table
 from sortition.report.speed_section import speed_table
 from sortition.report.verdicts import answer
-from sortition.results.cost import devices_differ
+from sortition.results.equal_cost import devices_differ
 
 SECTIONS = {
     "overview": "",
@@ -88,24 +88,24 @@ class Page:
 
     def learning(self) -> str:
         """Curves, and how to make seconds count where all devices are equally fast."""
-        figures = self._drawn(lambda setting: learning.figures(setting, self.look))
+        figures = self._add_figures(lambda setting: learning.figures(setting, self.look))
         if any(devices_differ(setting.first.config) for setting in self.gathered.settings):
             return figures
         return f'{figures}<p class="soft">{escape(EQUAL_DEVICES)}</p>'
 
     def cost(self) -> str:
         """Accuracy against cost, traffic, and the privacy label of each method."""
-        return self._drawn(lambda setting: cost.figures(setting, self.look)) + privacy_table(self.gathered)
+        return self._add_figures(lambda setting: by_cost.figures(setting, self.look)) + privacy_table(self.gathered)
 
     def selected(self) -> str:
         """Counts, timelines, mixtures, what speed cost whom, and where policy and guards acted."""
-        figures = self._drawn(lambda setting: selection.figures(setting, self.look))
+        figures = self._add_figures(lambda setting: selection.figures(setting, self.look))
         guards = guard_table(self.gathered) + how_far_guards_hold(self.gathered)
         return figures + speed_table(self.gathered) + policy_tables(self.gathered) + guards
 
     def method_notes(self) -> str:
         """Pictures from the notes."""
-        return self._drawn(method_notes.figures)
+        return self._add_figures(method_notes.figures)
 
     def losses(self) -> str:
         """Dropouts, faults and what adversaries captured; nothing where nothing went wrong."""
@@ -113,7 +113,7 @@ class Page:
 
     def federation(self) -> str:
         """The partition and who is reachable."""
-        return self._drawn(federation.figures)
+        return self._add_figures(who_holds_what.figures)
 
     def checklist(self) -> str:
         """What reviewers ask."""
@@ -147,9 +147,9 @@ class Page:
                 blocks.append(f'<div class="of-setting" data-setting="{number}">{heading}{body}</div>')
         return "".join(blocks)
 
-    def _drawn(self, figures: Callable[[Setting], Sequence[Chart | str]]) -> str:
-        """Charts, and below them the sentences that stand for charts without anything to see."""
-        return self._each(lambda setting: self.canvas.drawn(setting.name, figures(setting)))
+    def _add_figures(self, figures: Callable[[Setting], Sequence[Chart | str]]) -> str:
+        """Add the charts of every setting; return the markup of their places, and of sentences that replace charts."""
+        return self._each(lambda setting: self.canvas.add_figures(setting.name, figures(setting)))
 
     def _headings(self) -> dict[str, str]:
         """Return the headings of the sections; one of them names adversaries where a setting has some."""

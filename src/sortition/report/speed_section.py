@@ -1,4 +1,4 @@
-"""What speed cost whom: what the slowest fifth of the clients got, beside what was due to them, and seconds gained."""
+"""What speed cost whom: what the slowest fifth of the clients got, beside what was due to them, and time saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SLOWEST = 0.2  # the share of the clients that are the slowest
 MEANING = (
     "The slowest fifth of the clients, by the seconds in which they train and send. Due: their share of all data. "
     "Weight: their share of the weights that were used. Chances: how often they were chosen, as a multiple of an even "
-    "draw among the available. Never: how many of them were never chosen. All are means over seeds."
+    "draw among the available. Never: how many of them were never chosen. Time saved: how much shorter a round is, in "
+    "the mean, than one of the baseline; below 0 it is longer. All are means over seeds."
 )
 
 
@@ -104,7 +105,7 @@ def _table(setting: Setting, *, several: bool) -> Table | None:
     baseline = got_by_method.get(setting.baseline or "")
     columns = ["method", "weight of the slowest fifth", "due", "chances", "never", "seconds a round"]
     if baseline is not None:
-        columns.append(f"seconds gained on {setting.baseline}")
+        columns.append(f"time saved against {setting.baseline}")
     title = f"What speed cost whom · {setting.name}" if several else "What speed cost whom"
     table = Table(title, columns, notes=[MEANING])
     for label, got in got_by_method.items():
@@ -117,8 +118,8 @@ def _table(setting: Setting, *, several: bool) -> Table | None:
             f"{_mean(got, 'seconds'):.3g}",
         ]
         if baseline is not None:
-            gained = 1 - _mean(got, "seconds") / _mean(baseline, "seconds")
-            row.append("–" if label == setting.baseline else _percent(gained))
+            saved = 1 - _mean(got, "seconds") / _mean(baseline, "seconds")
+            row.append("–" if label == setting.baseline else _percent(saved))
         table.rows.append(row)
     return table
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sortition.report.gather import Gathered, Setting
 from sortition.results.comparisons import Missing
-from sortition.results.cost import AT_COST
+from sortition.results.equal_cost import AT_COST
 from sortition.results.headline import headline, headline_over_settings
 from sortition.results.metrics import near_chance
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.core.record import RoundRecord, answered_ids
+from sortition.core.round_record import RoundRecord, answered_ids
 from sortition.results.run_folder import Run
 
 PLACES = ("selected", "started", "completed", "wasted")

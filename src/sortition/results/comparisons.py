@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from sortition.core.cost import Currency
 from sortition.core.errors import InputError, bad, unknown
-from sortition.results.cost import AT_COST, AUC, checked_currency, usual_currency
+from sortition.results.equal_cost import AT_COST, AUC, checked_currency, usual_currency
 from sortition.results.metrics import speed_ratio
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, document
@@ -58,9 +58,11 @@ SHARED = (
     "guards",
     "policy",
     "habits",
+    "owners",
     "faults",
     "attacks",
     "evaluate_every",
+    "precision",
 )
 OF_THE_METHOD = ("guards.reweight",)
 SHOWN_DIGEST = 12  # characters of a digest that tell two apart for a reader

@@ -65,8 +65,14 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     if texts:
         frame = frame.with_columns(pl.col(texts).str.replace(FORMULA, "'$0"))
-    headings = {name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}
-    frame.rename(headings).write_csv(path)
+    frame.rename({name: no_formula(name) for name in frame.columns}).write_csv(path)
+
+
+def no_formula(text: str) -> str:
+    """Return a text that a spreadsheet takes for a text, with an apostrophe before what would be a formula."""
+    if re.match(FORMULA, text):
+        return f"'{text}"
+    return text
 
 
 def _frame(rows: Sequence[Row]) -> pl.DataFrame:

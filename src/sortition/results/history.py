@@ -1,6 +1,6 @@
 """Reading the history of a federation: what Flower, NVIDIA FLARE or one's own server left beside its checkpoint.
 
-A federation with the checkpoint NAME appends one :class:`~sortition.core.record.RoundRecord` a round to
+A federation with the checkpoint NAME appends one :class:`~sortition.core.round_record.RoundRecord` a round to
 ``NAME.history.jsonl``. ``NAME.about.json`` says what the history is of, and NAME itself holds the facts of its members.
 A file of records alone, such as one that ``on_round`` wrote, can be read as well: it says nothing of method and facts.
 """
@@ -21,8 +21,8 @@ import numpy as np
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError, bad, printable
-from sortition.core.facts import check_fact
-from sortition.core.record import ABOUT, HISTORY, RoundRecord, answered_ids
+from sortition.core.population import check_fact
+from sortition.core.round_record import ABOUT, HISTORY, RoundRecord, answered_ids
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines
 from sortition.results.names import ClientNames

@@ -18,7 +18,7 @@ from sortition.core.errors import bad
 from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
-from sortition.results.cost import mean_over, value_at
+from sortition.results.equal_cost import mean_over, value_at
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Window
 from sortition.results.task_metric import ACCURACY, LOSS, higher_is_better, task_metric, tested_metrics

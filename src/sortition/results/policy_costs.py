@@ -1,7 +1,7 @@
 """What each rule of a policy costs: runs with the whole policy beside the same runs without that rule.
 
 Runs belong together where they differ in their setting's name and in their policy alone. ``sortition run
---policy-costs`` plays the runs without each rule (:mod:`sortition.studies.policy_costs`).
+--policy-costs`` plays the runs without each rule (:mod:`sortition.studies.policy_cost_runs`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from sortition.core.cost import Currency, cumulative_costs, total_bytes, total_p
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import check_format, read_lines, read_regular
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.results import schema
 from sortition.results.separate import separated
 
@@ -243,7 +243,7 @@ def _arrays(path: Path) -> dict[str, Array]:
         return read_npz(path)
     except FileNotFoundError:
         return {}
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise StorageError(f"{path} cannot be read: {error}.") from None
 
 

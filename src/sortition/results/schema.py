@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.results.statistics import LARGEST_MARGIN, MARGIN
 
 Number = float | None

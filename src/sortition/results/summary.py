@@ -20,7 +20,7 @@ from sortition.results.comparisons import (
     with_inputs,
 )
 from sortition.results.copies import Copy, without_copies
-from sortition.results.cost import common_budget, figures_at_cost, limit_of
+from sortition.results.equal_cost import common_budget, figures_at_cost, limit_of
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Budget, Comparison, Reason, centre
@@ -152,7 +152,7 @@ def inputs_of(manifest: Mapping[str, Any]) -> str:
     targets = manifest.get("targets")
     sentences = [words]
     if targets:
-        sentences.append(f"To be given: {targets}")
+        sentences.append(f"Targets: {targets}")
     if held_out:
         sentences.append(f"Held out for testing: {held_out}")
     return f"{'. '.join(sentences)}."

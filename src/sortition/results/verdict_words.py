@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sortition.core.cost import Currency
 from sortition.results.comparisons import TO_TARGET, Missing, SettingComparison
-from sortition.results.cost import AUC
+from sortition.results.equal_cost import AUC
 from sortition.results.metrics import LAST
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import (

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from sortition.core import LOSS, Cohort, Feedback, Measure, Needs, Reading, Round, Selector, State, method, per_client
 from sortition.core.arrays import Floats, without
-from sortition.core.rounds import Population
+from sortition.core.population import Population
 from sortition.core.sampling import leading, uniformly, weighted
 from sortition.core.selector import Asking
 

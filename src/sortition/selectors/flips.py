@@ -213,10 +213,13 @@ def _davies_bouldin(rows: Floats, centres: Floats) -> float:
 
 
 def _by_lowest_client(labels: Ids, centres: Floats) -> tuple[Ids, Floats]:
-    """Number the clusters in the order of their lowest client; a cluster without clients comes last."""
+    """Return labels (n,) and centres (k, d) with the clusters numbered in the order of their lowest clients.
+
+    So the numbers do not depend on how the clusters were found. A cluster without clients comes last.
+    """
     lowest = np.full(len(centres), len(labels))
     np.minimum.at(lowest, labels, np.arange(len(labels)))
     order = np.argsort(lowest, kind="stable")
-    number: Array = np.empty(len(centres), np.int64)
-    number[order] = np.arange(len(centres))
-    return number[labels], centres[order]
+    new_label: Ids = np.empty(len(centres), np.int64)
+    new_label[order] = np.arange(len(centres))
+    return new_label[labels], centres[order]

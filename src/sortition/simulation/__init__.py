@@ -12,9 +12,9 @@ from sortition._lazy import exports
 
 if TYPE_CHECKING:
     from sortition.simulation.attacks import Attacks
+    from sortition.simulation.batteries import Habits
     from sortition.simulation.devices import Devices
     from sortition.simulation.faults import FaultDraws, Faults
-    from sortition.simulation.habits import Habits
     from sortition.simulation.setup import Setup
     from sortition.simulation.simulation import Simulation, run, start
     from sortition.simulation.world import TrainedCohort, World
@@ -39,7 +39,7 @@ __getattr__ = exports(
         "Devices": "sortition.simulation.devices",
         "FaultDraws": "sortition.simulation.faults",
         "Faults": "sortition.simulation.faults",
-        "Habits": "sortition.simulation.habits",
+        "Habits": "sortition.simulation.batteries",
         "Setup": "sortition.simulation.setup",
         "Simulation": "sortition.simulation.simulation",
         "TrainedCohort": "sortition.simulation.world",

@@ -14,8 +14,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
-from sortition.core.facts import LARGEST, totals
 from sortition.core.guards.settings import Number, Whole
+from sortition.core.population import LARGEST, totals
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.core.streams import stream

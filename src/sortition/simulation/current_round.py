@@ -6,24 +6,23 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from sortition.aggregation.limits import shortened_rows
+from sortition.aggregation.clipping import shortened_rows
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.screening import Answers, norms
+from sortition.core.cohort import NOBODY, Cohort
+from sortition.core.guards.row_screening import Answers, norms
 from sortition.core.intake import UpdateVerdict
 from sortition.core.questions import Reading
-from sortition.core.rounds import Cohort
 from sortition.learning.vector import Vector
-from sortition.simulation.costs import Ledger
 from sortition.simulation.devices import RoundEnd
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import Training, Trainings
+from sortition.simulation.round_costs import Ledger
 from sortition.simulation.setup import Setup
 from sortition.simulation.world import TrainedCohort
-
-NOBODY: Ids = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +73,12 @@ class SoundUpdates:
     Attributes:
         rows: (k, P) one update per client; empty for a cohort that was folded.
         total: (P,) the weighted sum of the updates of a folded cohort; None where the rows are there.
-        longest: the largest length that the guards allow an update, and their combination.
+        norm_limit: the largest length that the guards allow an update, and their combination.
     """
 
     rows: Vector
     total: Vector | None = None
-    longest: float = math.inf
+    norm_limit: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +95,12 @@ class ScreenedTraining:
     refused: Mapping[int, str]
     updates: SoundUpdates
 
-    @property
+    @cached_property
     def is_sound(self) -> Array:
         """A mask (k,) of the rows whose updates can be used."""
         return np.isin(np.arange(self.outcome.ids.size), list(self.refused), invert=True)
 
-    @property
+    @cached_property
     def sound_ids(self) -> Ids:
         """The clients whose updates can be used."""
         return self.outcome.ids[self.is_sound]
@@ -193,9 +192,9 @@ def screen_updates(
 ) -> ScreenedTraining:
     """Let the guards judge updates (k, P); leave out those that they refuse, and shorten those that are too long."""
     lengths = norms(updates)
-    refused, longest = judge(outcome.ids, lengths)
+    refused, norm_limit = judge(outcome.ids, lengths)
     if refused:
         updates = np.delete(updates, list(refused), axis=0)
         lengths = np.delete(lengths, list(refused))
-    sound = SoundUpdates(rows=shortened_rows(updates, lengths, longest), longest=longest)
+    sound = SoundUpdates(rows=shortened_rows(updates, lengths, norm_limit), norm_limit=norm_limit)
     return ScreenedTraining(outcome, refused, sound)

@@ -110,12 +110,13 @@ def devices_chart(
 
     kind = slow or "large"
     n = described.speed.size
-    drawn = np.unique(np.linspace(0, n - 1, min(n, MOST_POINTS)).astype(np.int64))
+    shown_ranks = np.unique(np.linspace(0, n - 1, min(n, MOST_POINTS)).astype(np.int64))
     by_time = np.sort(described.seconds)
-    bars = [{"client": int(rank), "seconds": float(by_time[rank])} for rank in drawn]
+    bars = [{"client": int(rank), "seconds": float(by_time[rank])} for rank in shown_ranks]
     bars.append({"client": n, "seconds": float(by_time[-1])})
     points = [
-        {"speed": float(described.speed[client]), "score": float(described.scores[kind][client])} for client in drawn
+        {"speed": float(described.speed[client]), "score": float(described.scores[kind][client])}
+        for client in shown_ranks
     ]
     times = (
         alt.Chart(alt.InlineData(values=bars))
@@ -126,13 +127,13 @@ def devices_chart(
         )
         .properties(width=360, height=240)
     )
-    left: alt.Chart | alt.LayerChart = times
+    seconds_chart: alt.Chart | alt.LayerChart = times
     if math.isfinite(deadline):
         line = alt.Chart(alt.InlineData(values=[{"seconds": deadline}])).mark_rule(color="#b3402a", strokeDash=[5, 3])
-        left = alt.layer(times, line.encode(y="seconds:Q"))
+        seconds_chart = alt.layer(times, line.encode(y="seconds:Q"))
     correlation = described.correlations()[kind]
     rho = "" if math.isnan(correlation) else f"rank correlation with slowness: {correlation:.2f}"
-    right = (
+    speed_chart = (
         alt.Chart(alt.InlineData(values=points), title=alt.TitleParams(rho, fontWeight="normal", fontSize=11))
         .mark_circle(color="#2b5d8c", size=30, opacity=0.7)
         .encode(
@@ -141,4 +142,4 @@ def devices_chart(
         )
         .properties(width=360, height=240)
     )
-    return alt.hconcat(left, right, spacing=30, title=alt.TitleParams(title, anchor="start"))
+    return alt.hconcat(seconds_chart, speed_chart, spacing=30, title=alt.TitleParams(title, anchor="start"))

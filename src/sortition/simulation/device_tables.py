@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sortition.availability._tables import read_table
 from sortition.core.errors import DataError, InputError, bad, unknown
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.core.validation import is_number, is_whole
 
 if TYPE_CHECKING:
@@ -38,68 +38,73 @@ class Device:
     bandwidth_up: float | None = None
 
 
-def devices_of(rows: Iterable[Mapping[str, Any]], owner: str) -> tuple[Device, ...]:
+def devices_of(rows: Iterable[Mapping[str, Any]], who: str) -> tuple[Device, ...]:
     """Return the rows of a table as devices; a wrong one is refused by its client's name, and so is a second row."""
     devices: dict[int, Device] = {}
     for row in rows:
-        device = _device(row, owner)
+        device = _device(row, who)
         if device.client in devices:
-            raise bad(owner, "a table of one row a client", f"two rows of client {device.client}")
+            raise bad(who, "a table of one row a client", f"two rows of client {device.client}")
         devices[device.client] = device
     if not devices:
-        raise bad(owner, "a table of one row or more", "none")
+        raise bad(who, "a table of one row or more", "none")
     return tuple(devices.values())
 
 
 def read_devices(path: Path) -> tuple[Device, ...]:
     """Read a CSV or Parquet file with the columns client, examples_per_second and, where known, the bandwidths."""
-    owner = "devices.trace"
+    who = "devices.trace"
     if not path.is_file():
-        raise bad(owner, "a file", str(path))
+        raise bad(who, "a file", str(path))
     if path.stat().st_size > MOST_BYTES:
-        raise bad(owner, f"a file of at most {MOST_BYTES:,} bytes", f"{path} of {path.stat().st_size:,}")
+        raise bad(who, f"a file of at most {MOST_BYTES:,} bytes", f"{path} of {path.stat().st_size:,}")
     try:
         table = read_table(path)
     except InputError:
         raise
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as a trace of devices: {error}.") from error
-    return devices_of(_rows(table, owner), owner)
+    return devices_of(_rows(table, who), who)
 
 
-def _rows(table: pl.DataFrame, owner: str) -> Iterable[dict[str, Any]]:
+def _rows(table: pl.DataFrame, who: str) -> Iterable[dict[str, Any]]:
     """Return the rows of a file's known columns; an empty field is left out of its row."""
     for column in table.columns:
         if column not in COLUMNS:
-            raise unknown("column", column, COLUMNS, owner)
+            raise unknown("column", column, COLUMNS, who)
     for column in REQUIRED:
         if column not in table.columns:
-            got = ", ".join(table.columns)
-            raise bad(owner, f"a table with the column {column}", got, f"The columns are {', '.join(COLUMNS)}.")
+            columns = ", ".join(table.columns)
+            raise bad(who, f"a table with the column {column}", columns, f"The columns are {', '.join(COLUMNS)}.")
     for row in table.iter_rows(named=True):
         yield {name: value for name, value in row.items() if value is not None}
 
 
-def _device(row: Mapping[str, Any], owner: str) -> Device:
+def _device(row: Mapping[str, Any], who: str) -> Device:
     """Return one row as a device."""
     for key in row:
         if key not in COLUMNS:
-            raise unknown("key", str(key), COLUMNS, owner)
+            raise unknown("key", str(key), COLUMNS, who)
     for key in REQUIRED:
         if key not in row:
-            raise bad(owner, f"a table whose rows have {key}", f"a row without: {dict(row)}")
+            raise bad(who, f"a table whose rows have {key}", f"a row without: {dict(row)}")
     client = row["client"]
     if not is_whole(client, 0):
-        raise bad(f"{owner}.client", "a whole number ≥ 0", client)
+        raise bad(f"{who}.client", "a whole number ≥ 0", client)
     for key in COLUMNS[1:]:
         value = row.get(key, 1.0)
         if not (is_number(value) and math.isfinite(value) and value > 0):
-            raise bad(f"{owner}.{key}", "a finite number > 0", f"{value!r} of client {client}")
-    down = row.get("bandwidth_down")
-    up = row.get("bandwidth_up")
+            raise bad(f"{who}.{key}", "a finite number > 0", f"{value!r} of client {client}")
     return Device(
         client=int(client),
         examples_per_second=float(row["examples_per_second"]),
-        bandwidth_down=None if down is None else float(down),
-        bandwidth_up=None if up is None else float(up),
+        bandwidth_down=_bandwidth(row.get("bandwidth_down")),
+        bandwidth_up=_bandwidth(row.get("bandwidth_up")),
     )
+
+
+def _bandwidth(megabits: float | None) -> float | None:
+    """Return a bandwidth as a float; None where a row says nothing of it."""
+    if megabits is None:
+        return None
+    return float(megabits)

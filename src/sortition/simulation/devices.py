@@ -21,7 +21,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, known_keys_only
-from sortition.federation.pace import first_come
+from sortition.federation.deadline import first_come
 from sortition.simulation.device_tables import devices_of, read_devices
 
 FORWARD = 1 / 3  # of a training pass: backward costs about two forward passes
@@ -133,10 +133,10 @@ class Devices:
     def _check_busy(self) -> None:
         """Read a table of busy hours, and refuse what is none."""
         if isinstance(self.busy, Mapping):
-            known = [item.name for item in fields(Busy)]
+            names = [item.name for item in fields(Busy)]
             for key in self.busy:
-                if key not in known:
-                    raise unknown("key", str(key), known, "Devices.busy")
+                if key not in names:
+                    raise unknown("key", str(key), names, "Devices.busy")
             for key in ("hours", "factor"):
                 if key not in self.busy:
                     raise bad(f"Devices.busy.{key}", "given", None)
@@ -162,9 +162,9 @@ class Devices:
         if not (in_range and (np.diff(shares) > 0).all() and (np.diff(values) >= 0).all()):
             raise bad(f"Devices.{key}", rule, pairs)
         object.__setattr__(self, key, tuple(zip(shares.tolist(), values.tolist(), strict=True)))
-        for other in (name, f"{name}_spread"):
-            if getattr(self, other) != getattr(Devices, other):
-                raise bad(f"Devices.{other}", f"left out where {key} are given", getattr(self, other))
+        for replaced_key in (name, f"{name}_spread"):
+            if getattr(self, replaced_key) != getattr(Devices, replaced_key):
+                raise bad(f"Devices.{replaced_key}", f"left out where {key} are given", getattr(self, replaced_key))
 
     def _check_stated(self) -> None:
         """Refuse a table with wrong rows, and a table beside a trace."""
@@ -310,8 +310,8 @@ class Fleet:
         shares, values = np.asarray(quantiles, np.float64).T
         from scipy.special import ndtr
 
-        drawn = ndtr(stream(self.seed, purpose).standard_normal(self.n_clients))
-        return np.asarray(np.exp(np.interp(drawn, shares, np.log(values))))
+        ranks = ndtr(stream(self.seed, purpose).standard_normal(self.n_clients))
+        return np.asarray(np.exp(np.interp(ranks, shares, np.log(values))))
 
     def _state_devices(self) -> None:
         """Replace what was drawn by what a table or a trace says of a client."""
@@ -414,11 +414,11 @@ class Fleet:
         if silent is not None:
             arrival[silent] = math.inf
         arrival[self.dropouts(ids, t)] = math.inf
-        answered = first_come(ids, arrival, target, limit)
-        late = np.isfinite(arrival) & ~answered
-        if answered.sum() < min(target, ids.size) and limit < math.inf:
-            return RoundEnd(answered, late, limit)
+        in_time = first_come(ids, arrival, target, limit)
+        late = np.isfinite(arrival) & ~in_time
+        if in_time.sum() < min(target, ids.size) and limit < math.inf:
+            return RoundEnd(in_time, late, limit)
         waited = seconds  # where nobody answers, until the slowest should have
-        if answered.any():
-            waited = arrival[answered]
-        return RoundEnd(answered, late, float(waited.max(initial=0.0)))
+        if in_time.any():
+            waited = arrival[in_time]
+        return RoundEnd(in_time, late, float(waited.max(initial=0.0)))

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.cohort import NOBODY
 from sortition.core.errors import bad
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.row_screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, known_keys_only
@@ -31,7 +32,6 @@ FATES = ("before", "during", "after")  # when a selected client falls silent, se
 POINTS = ("select", "answer", "finish", "record")  # a server can crash just before each of these
 DAMAGES = ("nan", "infinity", "shape", "norm")  # what a broken client sends
 HUGE = 1e20  # beyond any bound, and still a float32
-NOBODY: Ids = np.empty(0, np.int64)
 
 
 @known_keys_only
@@ -84,6 +84,11 @@ class Faults:
             raise bad("Faults.newcomers", "below 1, so that somebody is there at first", self.newcomers)
         if self.newcomers and not self.joining:
             raise bad("Faults.joining", "> 0 where there are newcomers", self.joining)
+
+    @property
+    def disturb_server(self) -> bool:
+        """Whether the server itself can crash, give a selection up, or receive reports twice."""
+        return bool(self.crash or self.stale or self.duplicated)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,8 +254,8 @@ class FaultDraws:
         """Say whether reports of a selection arrive that the server began and gave up."""
         return self._happens(self.faults.stale, "stale", t)
 
-    def crash(self, t: int) -> int | None:
-        """Return the first of POINTS at which the server can crash in round t; None if it does not."""
+    def crash_index(self, t: int) -> int | None:
+        """Return the index of the first of POINTS at which the server can crash in round t; None if it does not."""
         if not self._happens(self.faults.crash, "crash", t):
             return None
         return int(stream(self.seed, "faults: crash point", t).integers(len(POINTS)))

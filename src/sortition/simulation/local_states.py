@@ -17,7 +17,7 @@ from sortition.learning.vector import Vector
 class LocalStates:
     """Rows (S,) of :mod:`sortition.learning.optimiser` by client; a new object shares all rows that stayed."""
 
-    size: int
+    row_size: int
     rows: Mapping[int, Vector] = field(default_factory=dict)
 
     @classmethod
@@ -29,7 +29,7 @@ class LocalStates:
 
     def of(self, ids: Ids) -> Vector:
         """Return what is remembered of each client (k, S); 0 for those that never trained."""
-        table = np.zeros((ids.size, self.size), np.float32)
+        table = np.zeros((ids.size, self.row_size), np.float32)
         for row, client in zip(table, ids.tolist(), strict=True):
             row[:] = self.rows.get(client, 0)
         return table
@@ -49,6 +49,6 @@ class LocalStates:
         ids = np.array(sorted(self.rows), np.int64)
         return {"ids": ids, "rows": self.of(ids)}
 
-    def restored(self, arrays: Mapping[str, Array]) -> LocalStates:
-        """Return the states that were exported."""
+    def with_rows(self, arrays: Mapping[str, Array]) -> LocalStates:
+        """Return the states with the rows that :meth:`export` gave."""
         return replace(self, rows=dict(zip(arrays["ids"].tolist(), arrays["rows"], strict=True)))

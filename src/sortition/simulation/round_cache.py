@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,24 @@ _TRACKED = {DISPERSION.compute: "dispersion"} | {signal.compute: "rms_losses" fo
 def tracked_by(signals: Iterable[Signal]) -> Tracked:
     """Return what a training must measure so that these signals can be read from it."""
     return frozenset(_TRACKED[signal.compute] for signal in signals if signal.compute in _TRACKED)
+
+
+class Result(NamedTuple):
+    """What the training of one client gave: a row of a block of clients that trained together."""
+
+    block: Trained
+    row: int
+
+
+def updates_of(results: Sequence[Result], n_parameters: int) -> Vector:
+    """Return the updates (k, P) of these results; those of a whole block, in its order, are not copied."""
+    if not results:
+        return np.empty((0, n_parameters), np.float32)
+    first_block = results[0].block
+    is_one_block = all(block is first_block and row == place for place, (block, row) in enumerate(results))
+    if is_one_block and len(first_block.deltas) == len(results):
+        return first_block.deltas
+    return np.stack([block.deltas[row] for block, row in results])
 
 
 @dataclass(slots=True)
@@ -77,11 +95,6 @@ class Training:
         """What is trained, one selection each."""
         return (self,)
 
-    @property
-    def is_done(self) -> bool:
-        """Whether everybody has trained, by whomever."""
-        return not self.cache.training(self.ids, self.tracked).ids.size
-
     def alone(self) -> None:
         """Train now, without other runs."""
         if self.ids.size:
@@ -120,7 +133,7 @@ class RoundCache:
         self.t = t
         self.purpose = purpose
         self.version = t if version is None else version
-        self._results: dict[int, tuple[Trained, int]] = {}  # client → the block and row of its result
+        self._results: dict[int, Result] = {}
 
     def read(self, signal: Signal, ids: Ids) -> Reading:
         """Return what the clients ``ids`` answer."""
@@ -169,14 +182,7 @@ class RoundCache:
     def updates(self, ids: Ids) -> Vector:
         """Return Δ_k (k, P) of this round's local training."""
         self.train(ids)
-        results = [self._results[int(client)] for client in ids]
-        if not results:
-            return np.empty((0, self.params.size), np.float32)
-        first_block, _ = results[0]
-        is_one_block = all(block is first_block and row == place for place, (block, row) in enumerate(results))
-        if is_one_block and len(first_block.deltas) == ids.size:
-            return first_block.deltas  # the cohort as it was trained
-        return np.stack([block.deltas[row] for block, row in results])
+        return updates_of([self._results[client] for client in ids.tolist()], self.params.size)
 
     def train(self, ids: Ids, tracked: Tracked = frozenset()) -> None:
         """Train those of ``ids`` who have not trained with this model in this round, together."""
@@ -189,21 +195,27 @@ class RoundCache:
 
     def has_trained(self, client: int, tracked: Tracked = frozenset()) -> bool:
         """Say whether a client's result is there, with all that is to be measured."""
-        if client not in self._results:
+        result = self._results.get(client)
+        if result is None:
             return False
-        block, _ = self._results[client]
-        return all(getattr(block, name) is not None for name in tracked)
+        if not tracked:
+            return True
+        return all(getattr(result.block, name) is not None for name in tracked)
 
     def put(self, client: int, trained: Trained, row: int) -> None:
         """Keep a client's result, a row of what was trained together."""
-        self._results[client] = (trained, row)
+        self._results[client] = Result(trained, row)
 
     def forget(self, client: int) -> None:
         """Forget a client's result."""
         self._results.pop(client, None)
 
-    def trained(self, client: int, tracked: Tracked = frozenset()) -> tuple[Trained, int]:
-        """Return the block and the row where a client's result lies; train it where it has not trained yet."""
+    def result(self, client: int) -> Result:
+        """Return the result of a client that has trained."""
+        return self._results[client]
+
+    def trained(self, client: int, tracked: Tracked = frozenset()) -> Result:
+        """Return the result of a client; train it where it has not trained yet."""
         self.train(np.array([client]), tracked)
         return self._results[client]
 

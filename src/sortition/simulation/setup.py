@@ -15,14 +15,14 @@ from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
-from sortition.core.rounds import Population
+from sortition.core.population import Population
 from sortition.core.selector import Conditions, Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace
 from sortition.learning import LocalRule
+from sortition.simulation.batteries import FACTS, Habits
 from sortition.simulation.faults import FaultDraws, Faults
-from sortition.simulation.habits import FACTS, Habits
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
 
@@ -87,8 +87,6 @@ class Setup:
             if not is_whole(value, minimum):
                 raise bad(f"Setup.{name}", f"a whole number ≥ {minimum}", value)
             object.__setattr__(self, name, int(value))
-        if self.guards.minimum > self.cohort:
-            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
         if self.population.n_clients != self.world.n_clients:
@@ -146,7 +144,8 @@ class Setup:
         if policy.per == "tag":
             raise bad("Policy.per", "'client' or 'owner' in a simulation", "tag", "Simulated clients have no tags.")
         if policy.per == "owner" and "groups" not in facts:
-            raise bad("Policy.per", "'client' where owners are unknown", "owner", "Give Population(groups=…).")
+            hint = "Give owners = 5 in a study, or Population(groups=…)."
+            raise bad("Policy.per", "'client' where owners are unknown", "owner", hint)
 
     def _check_labels(self) -> None:
         """Refuse a method that needs labels in a task that has none, before anything runs."""

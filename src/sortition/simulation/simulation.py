@@ -23,29 +23,29 @@ from typing import Any
 import numpy as np
 
 from sortition.aggregation import weighted_sum
-from sortition.aggregation.limits import shortened
+from sortition.aggregation.clipping import shortened
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
-from sortition.core.guards.screening import Answers, norms
+from sortition.core.guards.row_screening import Answers, norms
+from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
-from sortition.core.rounds import Cohort, Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.signals import UPDATE, ModelSize, Signal
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
+from sortition.federation.deadline import SEEN, Quantile
 from sortition.federation.driver import Arrivals, Driver, Selection
-from sortition.federation.pace import SEEN, Quantile
 from sortition.federation.policies import Eligible, PolicyKeeper, SavedCounts, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
-from sortition.simulation.costs import LANES, NUMBER, Ledger
+from sortition.simulation.batteries import DailyLife
 from sortition.simulation.current_round import (
-    NOBODY,
     CohortAtWork,
     CurrentRound,
     ScreenedTraining,
@@ -56,9 +56,9 @@ from sortition.simulation.current_round import (
     screen_updates,
 )
 from sortition.simulation.faults import FATES, POINTS
-from sortition.simulation.habits import DailyLife
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
+from sortition.simulation.round_costs import LANES, NUMBER, Ledger
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import TrainedCohort, World
 
@@ -70,7 +70,7 @@ SAVED_ATTRIBUTES = ("params", "server", "memory", "local", "clock", "totals", "t
 def start(setup: Setup, played: int = 0) -> Simulation:
     """Return a simulation before its first round, or one that goes on after ``played`` rounds."""
     if setup.pace.overlaps:
-        from sortition.simulation.overlap import OverlappingSimulation
+        from sortition.simulation.event_loop import OverlappingSimulation
 
         return OverlappingSimulation(setup, played)
     return Simulation(setup, played)
@@ -126,7 +126,7 @@ class SavedServer:
     policy_counts: SavedCounts
 
 
-class SimulatedDriver(Driver):
+class DisturbedDriver(Driver):
     """The driver of a server that gives selections up, crashes, and receives reports twice."""
 
     backend: Simulation
@@ -134,16 +134,11 @@ class SimulatedDriver(Driver):
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the turn, sometimes after another one that is abandoned."""
-        self.backend.survive("select")
+        self.backend.crash_if_due("select")
         self._abandoned_turn = None
         if self.backend.setup.faults.stale(registrar.index):
             self._abandoned_turn = super().begin(registrar, available)
         return super().begin(registrar, available)
-
-    def deadline(self) -> float | None:
-        """Seconds after which the next selection is no longer waited for, which may follow the trainings so far."""
-        deadline = self.pace.deadline_after(self.backend.seen)
-        return None if deadline == math.inf else deadline
 
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the turn; reports that come twice, or for an abandoned turn, are counted and ignored."""
@@ -196,12 +191,14 @@ class Simulation:
         self.seen: deque[float] = deque(maxlen=SEEN)
         self.current = self._new_round(setup, 0)
         self._size = model_size(setup.world)
-        self._crash_point = NO_CRASH  # the first of POINTS at which the server crashes
+        self._crash_index = NO_CRASH  # the first of POINTS at which the server crashes
         self._saved: SavedServer | None = None
         self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
         self.life = DailyLife(setup.habits, setup.world.n_clients, setup.world.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
-        self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
+        driver_class = DisturbedDriver if setup.faults.faults.disturb_server else Driver
+        self.driver = driver_class(self, selection, setup.cohort_pace, policy=self.policy)
+        self.driver.durations = self.seen
         self.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         self.driver.registrar = self.registrar
         if setup.shadows:
@@ -249,13 +246,16 @@ class Simulation:
         return self.after_training()
 
     def before_training(self) -> Training | Trainings:
-        """Play the first half of a round: choose a cohort; return its training, which the caller may do beforehand."""
-        crash_point = self.setup.faults.crash(self.registrar.index)
-        if crash_point is None:
-            self._crash_point = NO_CRASH
+        """Play the first half of a round: choose a cohort and return its training, which the caller may do beforehand.
+
+        If the server crashes here, start over from the saved state; it crashes at most once a round.
+        """
+        crash_index = self.setup.faults.crash_index(self.registrar.index)
+        if crash_index is None:
+            self._crash_index = NO_CRASH
             self._saved = None
         else:
-            self._crash_point = crash_point
+            self._crash_index = crash_index
             self._saved = self._save()
         try:
             return self._open_round()
@@ -278,9 +278,9 @@ class Simulation:
         self.current.opened_at = time.perf_counter()
         return self.current.training
 
-    def survive(self, point: str) -> None:
+    def crash_if_due(self, point: str) -> None:
         """Crash at this point, if the server does so in this round."""
-        if POINTS.index(point) >= self._crash_point:
+        if POINTS.index(point) >= self._crash_index:
             raise Crash(point)
 
     def _save(self) -> SavedServer:
@@ -300,9 +300,10 @@ class Simulation:
         if self._saved is not None:
             for name, value in self._saved.attributes.items():
                 setattr(self, name, value)
+            self.driver.durations = self.seen
             self.registrar.restore(self._saved.registrar_arrays, self._saved.registrar_header)
             self.policy.restore(self._saved.policy_counts)
-        self._crash_point = NO_CRASH
+        self._crash_index = NO_CRASH
         self._saved = None
 
     # -- who is there --------------------------------------------------------------------------------------------------
@@ -383,7 +384,7 @@ class Simulation:
         faults = current.setup.faults
         started_at = time.perf_counter()
         reading = world.measure(self.params, question, turn.index)
-        self.survive("answer")
+        self.crash_if_due("answer")
         in_time, too_late = faults.answers(turn.index, question, reading)
         current.n_lost_answers += len(reading) - len(in_time) - len(too_late)
         current.late_readings.append(too_late)
@@ -475,7 +476,7 @@ class Simulation:
         reports = current.setup.faults.reports(turn.index, outcome)
         self._take(screened, reports, examples=current.setup.world.costs.examples(outcome.ids))
         current.watch.lap("train", less=idle_seconds)
-        self.survive("finish")
+        self.crash_if_due("finish")
         self.note_durations(at_work.seconds, n_unanswered=int((~at_work.end.answered).sum()))
         return Arrivals(screened.sound_ids, screened.reasons, at_work.seconds[screened.is_sound])
 
@@ -518,11 +519,11 @@ class Simulation:
     def _train_folded(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
         """Train a large cohort block by block, and keep only the weighted sum of its updates."""
         outcome, lengths, total = self._fold(ids, cohort.weights_of(ids)[0], self.reported)
-        refused = turn.judge_updates(ids, lengths).refused
-        sound_ids = np.delete(ids, list(refused))
-        if refused and sound_ids.size:  # the others train once more, to the same bits
+        refused_rows = turn.judge_updates(ids, lengths).refused_rows
+        sound_ids = np.delete(ids, list(refused_rows))
+        if refused_rows and sound_ids.size:  # the others train once more, to the same bits
             _, _, total = self._fold(sound_ids, cohort.weights_of(sound_ids)[0], ())
-        return ScreenedTraining(outcome, refused, SoundUpdates(rows=outcome.deltas, total=total))
+        return ScreenedTraining(outcome, refused_rows, SoundUpdates(rows=outcome.deltas, total=total))
 
     def _folds(self, n_clients: int) -> bool:
         """Say whether a cohort is larger than one block, and nothing looks at single updates.
@@ -615,7 +616,7 @@ class Simulation:
                 rate=setup.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
-        update = shortened(update, updates.longest)
+        update = shortened(update, updates.norm_limit)
         params, self.server = setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None
@@ -663,7 +664,7 @@ class Simulation:
         faults = self._faults(everybody_sent)
         if faults:
             record["faults"] = faults
-        self.survive("record")
+        self.crash_if_due("record")
         current.watch.lap("evaluate")
         self.totals = totals
         self.timings = current.watch.seconds

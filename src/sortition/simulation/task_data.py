@@ -11,7 +11,9 @@ from sortition.data.dataset import Dataset
 from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
 
 LABELS_ONLY = "labels, whole numbers 0, 1, … of shape (n,), where no loss is given (classification only)"
-OTHER_LOSSES = "Give loss='mse' for numbers, loss='bce' for 0/1 masks of labels, or a function (outputs, targets)."
+OTHER_LOSSES = (
+    "Give loss='mse' for numbers, loss='bce' for multi-label targets of 0 and 1, or a function (outputs, targets)."
+)
 
 
 def data_for(data: Dataset, task: TaskRule | None) -> Dataset:
@@ -40,8 +42,8 @@ def outputs_for(data: Dataset, task: TaskRule | None) -> int:
     return max(1, prod(data.y_train.shape[1:]))
 
 
-def are_masks(data: Dataset) -> bool:
-    """Say whether the targets are 0/1 masks of labels (n, L)."""
+def is_multi_label(data: Dataset) -> bool:
+    """Say whether the targets are 0/1 entries of several labels (n, L)."""
     return not data.classes and data.y_train.ndim == 2 and set(np.unique(data.y_train)) <= {0, 1}
 
 

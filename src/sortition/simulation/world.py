@@ -20,10 +20,11 @@ from torch import nn
 
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
+from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.data import Dataset
 from sortition.learning import LocalRule
@@ -31,15 +32,15 @@ from sortition.learning.fitting import learner_for, trains_on_one
 from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
 from sortition.learning.vector import Vector
-from sortition.simulation.adaptive import adversaries_of
+from sortition.simulation.adaptive_attacks import adversaries_of
 from sortition.simulation.attacks import Adversaries, Attacks
-from sortition.simulation.costs import Costs
 from sortition.simulation.devices import ClientData, Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import RoundCache, Training, tracked_by
-from sortition.simulation.task_data import are_masks, data_for
+from sortition.simulation.round_costs import Costs
+from sortition.simulation.task_data import data_for, is_multi_label
 
 MEASURED = ("train", "holdout")
 OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
@@ -115,7 +116,7 @@ class World:
         self.classes = data.classes
         self.seed = seed
         self.targets = data.described_targets()
-        self._has_masks = are_masks(data)
+        self._is_multi_label = is_multi_label(data)
         self.holdings = Holdings(clients, len(self.y), "World.clients")
         if self.holdings.sizes.min() < 1:
             raise bad("World.clients", "≥ 1 training example each", f"client {self.holdings.sizes.argmin()} with none")
@@ -196,7 +197,7 @@ class World:
     def _prepare(self, rule: LocalRule, fleet: Fleet) -> None:
         """Set what follows from the data, the local rule and the devices."""
         self._check_batches(rule)
-        self.learner.engine_for(rule)  # tries the model and refuses an engine that cannot take it, before it trains
+        self.learner.engine_choice.engine_for(rule)  # refuses, before training, an engine that cannot take the model
         self.rule = rule
         self.fleet = fleet
         self.states = LocalStates.empty(rule, self.learner)
@@ -219,14 +220,14 @@ class World:
     @property
     def has_label_counts(self) -> bool:
         """Whether examples have labels that can be counted: one each, or a mask of several."""
-        return bool(self.classes) or self._has_masks
+        return bool(self.classes) or self._is_multi_label
 
     @cached_property
     def label_counts(self) -> Ids:
         """(N, classes) training examples per client and label; an example with a mask counts for all of its labels."""
         if self.classes:
             return self.holdings.label_counts(self.y, self.classes)
-        if self._has_masks:
+        if self._is_multi_label:
             return self.holdings.mask_counts(self.y)
         raise bad("label counts", "asked of labels (classification only)", self.targets)
 
@@ -325,7 +326,7 @@ class World:
     def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
         """Return what a training gave, as clients send it."""
         deltas = self.updates_as_sent(ids, cache.updates(ids))
-        results = [cache.trained(client) for client in ids.tolist()]
+        results = [cache.result(client) for client in ids.tolist()]
         states = [block.states[row] for block, row in results if block.states is not None]
         return TrainedCohort(
             ids=ids,

@@ -284,6 +284,8 @@ def _metric_name(metric: MetricFunction) -> str:
 def rule_table(rule: Any) -> Any:
     """Return a mapping, or a rule such as ``LocalRule(lr=0.1, epochs=1)``, as a table; any other value stays."""
     if is_dataclass(rule) and not inspect.isclass(rule):
+        if getattr(rule, "batch", 1) is None:  # a table has no such value, and its default is another batch
+            raise bad("local.batch", "a number in a study", None, "A large one takes all examples of a client.")
         return {key: value for key, value in asdict(rule).items() if value is not None}
     if isinstance(rule, Mapping):
         return dict(rule)

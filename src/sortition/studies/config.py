@@ -35,10 +35,10 @@ from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.schema import Seed
 from sortition.simulation.attacks import Attacks
+from sortition.simulation.batteries import Habits
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
-from sortition.simulation.habits import Habits
-from sortition.studies.labels import names_folder
+from sortition.studies.folder_names import names_folder
 from sortition.studies.types import TomlTable
 
 M = TypeVar("M", bound=BaseModel)
@@ -214,6 +214,7 @@ class Federation(StrictTable):
         guards: how far clients are trusted.
         policy: how often and when devices may be used; one table, or several that hold together.
         habits: when devices charge, are idle, and how full their batteries are, for rules of a policy.
+        owners: how many owners the clients belong to, in turn; for rules and quotas per owner.
         faults: simulated failures.
         attacks: adversaries among the clients.
         shadow: methods that choose beside the live one and send nothing; records say what they would have done.
@@ -242,6 +243,7 @@ class Federation(StrictTable):
     guards: Guards = Guards()
     policy: tuple[Policy, ...] = ()
     habits: Habits | None = None
+    owners: Count | None = None
     faults: Faults | None = None
     attacks: Attacks | None = None
     shadow: list[Method] | None = None
@@ -257,14 +259,14 @@ class Federation(StrictTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_moved_keys(cls, table: Any) -> Any:
-        if isinstance(table, dict):
-            devices = table.get("devices")
-        else:
-            devices = None
+    def _refuse_pace_among_devices(cls, table: Any) -> Any:
+        """Say where a deadline and over-selection belong: devices do not decide on them."""
+        devices = table.get("devices") if isinstance(table, dict) else None
+        if not isinstance(devices, dict):
+            return table
         for key in ("deadline", "overselect"):
-            if isinstance(devices, dict) and key in devices:
-                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+            if key in devices:
+                hint = f"Move {key} to [pace]: the server decides how long it waits and how many clients it selects."
                 raise bad(f"devices.{key}", "left out", devices[key], hint)
         return table
 
@@ -343,18 +345,18 @@ class RunConfig(Federation):
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 
-def validated(kind: type[M], table: object, owner: str) -> M:
+def validated(kind: type[M], table: object, who: str) -> M:
     """Return the table as a model; an error names the key that was probably meant."""
     if not isinstance(table, dict):
-        raise bad(owner, "a table", table)
+        raise bad(who, "a table", table)
     try:
         return kind(**table)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
                 *parents, key = [str(part) for part in detail["loc"]]
-                raise unknown("key", key, _keys_at(kind, parents), ".".join([owner, *parents])) from None
-        raise translated(error, owner) from None
+                raise unknown("key", key, _keys_at(kind, parents), ".".join([who, *parents])) from None
+        raise translated(error, who) from None
 
 
 def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:

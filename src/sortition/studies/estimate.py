@@ -69,10 +69,10 @@ def timed(config: RunConfig) -> tuple[float, dict[Currency, float]]:
     """Return wall-clock seconds of one round, as a run would play it, and what it costs by currency."""
     from sortition.simulation import start
     from sortition.simulation.simulation import costs_so_far
-    from sortition.studies import federation
-    from sortition.studies.runs.task import in_one_thread
+    from sortition.studies import build_federation
+    from sortition.studies.runs.run_task import in_one_thread
 
-    setup = federation.setup(config)[1]
+    setup = build_federation.setup(config)[1]
     with in_one_thread():
         simulation = start(setup)
         simulation.play_round()

@@ -14,7 +14,7 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.cost import Until
 from sortition.core.errors import SortitionError, unknown
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.core.state import State
 from sortition.data.partitions import NATURAL, Partition
 from sortition.results import run_folder
@@ -154,13 +154,13 @@ class Step:
 def simulate(method: MethodLike, *, seed: int = 0, **options: Unpack[FederationOptions]) -> Iterator[Step]:
     """Play one run in this process, round by round, without a folder; the options are those of :func:`compare`."""
     from sortition.simulation import start
-    from sortition.studies import federation
+    from sortition.studies import build_federation
 
     _check_keys(options, "simulate", _study_table, taken=("method", "methods", "seeds"))
     with python_objects.forgotten_afterwards():
         table = _study_table(method, seeds=[seed], **options)
         config = plan(table).runs[0]
-        setup = federation.setup(config)[1]
+        setup = build_federation.setup(config)[1]
         simulation = start(setup)
         while not simulation.has_ended:
             record = simulation.play_round()
@@ -263,7 +263,7 @@ def _data_with_partition(data: DataLike, clients: ClientsLike | None, partition:
 
 def _usual_partition(table: TomlTable) -> str:
     """Return the partition of data for which nobody named one: their own clients where they come with some."""
-    from sortition.studies.federation import dataset_of
+    from sortition.studies.build_federation import dataset_of
 
     try:
         dataset = dataset_of(Data.model_validate(table))
@@ -311,7 +311,10 @@ def _execute(
     )
     if execution.failed:
         first_folder, reason = next(iter(execution.failed.items()))
-        raise SortitionError(f"{len(execution.failed)} runs failed; the first, {first_folder}: {reason}")
+        n_failed = len(execution.failed)
+        if n_failed == 1:
+            raise SortitionError(f"1 run failed, {first_folder}: {reason}")
+        raise SortitionError(f"{n_failed} runs failed; the first, {first_folder}: {reason}")
     if execution.interrupted:
         notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
     run_folders = runner.places(folder, study_plan)

@@ -20,14 +20,14 @@ from sortition.studies import python_objects
 from sortition.studies.types import ReadOnlyTable
 
 NAMING_KEYS = ("name", "loss", "metric")  # whose values may be import paths
-NOT_THE_USERS = {"sortition", "torch", "numpy", *sys.stdlib_module_names}  # manifests have their versions
+NOT_USER_CODE = {"sortition", "torch", "numpy", *sys.stdlib_module_names}  # manifests have their versions
 
 
 def fingerprints(table: ReadOnlyTable) -> dict[str, str]:
     """Return the SHA-256 of all code that a run's table names and that is not Sortition's, by dotted key."""
     digests = python_objects.fingerprints(table)
-    for key, path in import_paths(table).items():
-        digests[key] = digest(key, path)
+    for setting, import_path in import_paths(table).items():
+        digests[setting] = digest(setting, import_path)
     return digests
 
 
@@ -53,19 +53,24 @@ def _leads_out(name: str) -> bool:
     return bool(IMPORT_PATH.fullmatch(name)) and not name.startswith("sortition.") and not Path(name).exists()
 
 
-def digest(key: str, path: str) -> str:
-    """Return the SHA-256 of the source files behind an import path."""
-    value = imported(path, key)
+def digest(setting: str, import_path: str) -> str:
+    """Return the SHA-256 of the source files behind the import path that a setting names."""
+    value = imported(import_path, setting)
     if inspect.isclass(value):
         definitions = inspect.getmro(value)
     else:
         definitions = (value,)
-    modules = {path.partition(":")[0]}
-    modules |= {str(getattr(definition, "__module__", "")) for definition in definitions}
+    module_names = {import_path.partition(":")[0]}
+    module_names |= {name for name in map(_module_name, definitions) if name in sys.modules}
     sha256 = hashlib.sha256()
-    for module in sorted(modules):
-        if module.partition(".")[0] in NOT_THE_USERS:
+    for module_name in sorted(module_names):
+        if module_name.partition(".")[0] in NOT_USER_CODE:
             continue
-        with suppress(OSError, TypeError):  # code without a file, such as that of a prompt
-            sha256.update(Path(inspect.getsourcefile(sys.modules[module]) or "").read_bytes())
+        with suppress(OSError, TypeError):  # code typed at a Python prompt has no source file
+            sha256.update(Path(inspect.getsourcefile(sys.modules[module_name]) or "").read_bytes())
     return sha256.hexdigest()
+
+
+def _module_name(definition: object) -> str:
+    """Return the name of the module that defines an object; empty for built-in functions, which do not say it."""
+    return str(getattr(definition, "__module__", None) or "")

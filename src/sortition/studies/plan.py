@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
-from sortition.core.guards.reweighting import check_weighing
+from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.settings import Guards
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
@@ -21,9 +21,9 @@ from sortition.learning.rule import LocalRule
 from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.schema import DEEPEST, too_deep
-from sortition.studies import methods
+from sortition.studies import method_entries
 from sortition.studies.config import Federation, Method, Named, RunConfig, validated
-from sortition.studies.labels import check_distinct, names_folder
+from sortition.studies.folder_names import check_distinct, names_folder
 from sortition.studies.overlay import SweptValues, assign, combinations, label_of, merged, placed, sweep
 from sortition.studies.study_table import Study
 from sortition.studies.types import AnySelector, ReadOnlyTable, TomlTable
@@ -86,8 +86,8 @@ def read(path: str | Path) -> TomlTable:
     return table
 
 
-def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, owner: str = "study") -> StudyPlan:
-    """Resolve a study's table and the ``--set`` options into runs; messages call the study ``owner``."""
+def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, who: str = "study") -> StudyPlan:
+    """Resolve a study's table and the ``--set`` options into runs; messages call the study ``who``."""
     study_table = _with_method_tables(table)
     if too_deep(study_table):
         raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
@@ -97,7 +97,7 @@ def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, owner: str = "study"
             study_table = assign(study_table, text)
         else:
             shared_sets.append(text)
-    study_by_setting = [(name, _validated(setting, owner)) for name, setting in _settings(study_table, shared_sets)]
+    study_by_setting = [(name, _validated(setting, who)) for name, setting in _settings(study_table, shared_sets)]
     studies = [study for _, study in study_by_setting]
     check_distinct("setting.name", [name for name, _ in study_by_setting])
     if sum(len(study.seeds) * len(study.method) for study in studies) > MAX_RUNS:
@@ -132,20 +132,20 @@ def _criteria(studies: Sequence[Study]) -> Criteria:
     return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs, cost=first.cost)
 
 
-def _validated(table: TomlTable, owner: str) -> Study:
+def _validated(table: TomlTable, who: str) -> Study:
     if not table.get("method"):
-        raise InputError(f"{owner} must have at least one [[method]]; got none. 'sortition list' names them.")
+        raise InputError(f"{who} must have at least one [[method]]; got none. 'sortition list' names them.")
     checked_methods = [
-        validated(Method, method, _name_in_messages(owner, number, method))
+        validated(Method, method, _name_in_messages(who, number, method))
         for number, method in enumerate(_tables(table, "method"), 1)
     ]
-    return validated(Study, {**table, "method": checked_methods}, owner)
+    return validated(Study, {**table, "method": checked_methods}, who)
 
 
-def _name_in_messages(owner: str, number: int, method: TomlTable) -> str:
+def _name_in_messages(who: str, number: int, method: TomlTable) -> str:
     """Return what messages call a method: its number, from 1, and its label."""
     label = label_of(method)
-    return f"{owner}: method {number}" + (f" ({label})" if label else "")
+    return f"{who}: method {number}" + (f" ({label})" if label else "")
 
 
 def _tables(table: TomlTable, key: str) -> list[TomlTable]:
@@ -292,7 +292,7 @@ def _check_reference_lines_end(study: Study) -> None:
 def _loaded(method: Method) -> AnySelector:
     """Return the method with its parameters; a key of the study among them stands below ``[[method]]`` by mistake."""
     try:
-        return methods.selector(method.name, method.options)
+        return method_entries.selector(method.name, method.options)
     except InputError as error:
         for key in method.options:
             if key in Study.model_fields and f"{key!r};" in str(error):
@@ -307,7 +307,7 @@ def _guard_changes(method: Method) -> TomlTable:
     return {**method.guards, "reweight": method.reweight}
 
 
-def _with_changes(rule: Rule, changes: ReadOnlyTable, owner: str) -> Rule:
+def _with_changes(rule: Rule, changes: ReadOnlyTable, who: str) -> Rule:
     """Return a rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
     if not changes:
         return rule
@@ -327,5 +327,5 @@ def _with_changes(rule: Rule, changes: ReadOnlyTable, owner: str) -> Rule:
     try:
         changed: Rule = _adapter(type(rule)).validate_python({**values, **changes})
     except ValidationError as error:
-        raise translated(error, owner, names) from None
+        raise translated(error, who, names) from None
     return changed

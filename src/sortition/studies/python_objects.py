@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from sortition.core.errors import InputError
+from sortition.results.object_names import GIVEN_IN_PYTHON
 
-PREFIX = f"{__name__}:"
 PLAIN_TYPES = (str, int, float, bool, bytes, np.generic, np.ndarray, type(None))
 DIGEST_IN_NAME = 16  # characters of the digest that stand in an object's name
 
@@ -47,7 +47,7 @@ def register(kind: str, value: object, digest: str = "") -> str:
     digest = digest or fingerprint(value)
     name = f"{kind}_{digest[:DIGEST_IN_NAME]}"
     _registry[name] = RegisteredObject(value=value, digest=digest)
-    return PREFIX + name
+    return GIVEN_IN_PYTHON + name
 
 
 def __getattr__(name: str) -> Any:
@@ -63,8 +63,8 @@ def fingerprints(table: Mapping[str, object]) -> dict[str, str]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             digests |= {f"{key}.{inner_key}": digest for inner_key, digest in fingerprints(value).items()}
-        elif isinstance(value, str) and value.startswith(PREFIX):
-            name = value.removeprefix(PREFIX)
+        elif isinstance(value, str) and value.startswith(GIVEN_IN_PYTHON):
+            name = value.removeprefix(GIVEN_IN_PYTHON)
             if name in _registry:
                 digests[key] = _registry[name].digest
             else:

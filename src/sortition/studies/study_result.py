@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from importlib import import_module
@@ -15,7 +15,7 @@ import polars as pl
 
 from sortition.core.errors import bad
 from sortition.results import run_folder
-from sortition.results.cost import limits_not_reached
+from sortition.results.equal_cost import limits_not_reached
 from sortition.results.task_metric import tested_metrics
 from sortition.studies.types import TomlTable
 
@@ -158,7 +158,7 @@ class StudyResult:
 
         Args:
             chart: its name, which is that of its files: ``accuracy``, ``loss``, ``difference``, ``forest-last``, …
-            path: of a PNG, SVG or PDF file to write.
+            path: of a PNG, SVG or PDF file to write; the figure's LaTeX then shows the PDF of this name.
             setting: which one, where several have the chart.
             cost: what curves are drawn against, and at what methods are compared; by default as the study does.
             style: ``paper`` or ``slides``.
@@ -178,9 +178,10 @@ class StudyResult:
         look = figure_style(style, width=width, font=font, text_size=text_size, legend=legend, title=title)
         gathered = self._gathered(cost=cost, only=only, exclude=exclude, order=order, rename=rename)
         figure = one_figure(gathered, chart, look, setting)
-        if path is not None:
-            figure.save(path)
-        return figure
+        if path is None:
+            return figure
+        figure.save(path)
+        return replace(figure, name=Path(path).stem)
 
     def _gathered(
         self,
@@ -215,7 +216,7 @@ class StudyResult:
         if of not in curves:
             raise bad("plot", f"one of {', '.join(curves)}", of)
         x, bands = self._bands(of, cost)
-        base = alt.Chart(alt.Data(values=bands.to_dicts())).encode(x=alt.X(f"{x}:Q"), color=alt.Color("method:N"))
+        base = alt.Chart(alt.Data(values=bands.to_dicts())).encode(x=alt.X(f"{x}:Q"), color=self._colours())
         band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=of), y2="high:Q")
         lines = base.mark_line().encode(y=alt.Y("mean:Q", title=of, scale=alt.Scale(zero=False)))
         chart = (band + lines).properties(width=420, height=260)
@@ -223,11 +224,22 @@ class StudyResult:
             chart = chart.facet("setting:N", columns=2)
         return _as_picture(chart)
 
+    def _colours(self) -> alt.Color:
+        """Return the colours of methods, which are those of the report."""
+        import altair as alt
+
+        from sortition.report.charts.learning import colour
+        from sortition.report.gather import gather
+        from sortition.report.palette import Palette
+
+        gathered = gather([self.out], only=self.run_folders)
+        return colour(Palette(gathered.methods, gathered.names), alt.Legend(title=None, symbolOpacity=1))
+
     def _bands(self, of: str, cost: str | None) -> tuple[str, pl.DataFrame]:
         """Return the column that curves are drawn over, and for each of its places the mean over seeds and its band."""
-        from sortition.report.charts.learning import banded, curves_at_cost
+        from sortition.report.charts.learning import banded, curves_at_cost, within_range
         from sortition.report.gather import gather
-        from sortition.results.cost import checked_currency
+        from sortition.results.equal_cost import checked_currency
 
         if cost is not None:
             checked_currency(cost, "plot")
@@ -237,12 +249,14 @@ class StudyResult:
         currencies = {setting.currency for setting in settings}
         if of == TRAIN_LOSS or currencies == {"rounds"}:
             evaluated = self.curves.filter(pl.col(of).is_not_null())
-            return "round", banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
+            bands = banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
+            return "round", within_range(bands, of)
         if len(currencies) > 1:
             raise bad("plot.cost", "given where settings count different costs", cost)
         currency = currencies.pop()
         curves = pl.concat(curves_at_cost(setting, of, currency) for setting in settings)
-        return currency, banded(curves.rename({"x": currency}), ["setting", "method", currency])
+        bands = banded(curves.rename({"x": currency}), ["setting", "method", currency])
+        return currency, within_range(bands, of)
 
     def report(
         self,
@@ -283,7 +297,7 @@ class StudyResult:
 
     def pack(self, path: str | Path | None = None) -> Path:
         """Write the folder of the study into one file for a co-author; default: beside the folder, with its name."""
-        from sortition.report.pack import pack
+        from sortition.report.pack_with_page import pack
 
         return pack(self.out, path)
 

@@ -12,7 +12,7 @@ from sortition.core.errors import bad
 from sortition.results.schema import Seed
 from sortition.results.statistics import LARGEST_MARGIN, MARGIN
 from sortition.studies.config import Federation, Method, Named
-from sortition.studies.labels import check_distinct, check_honest
+from sortition.studies.folder_names import check_distinct, check_honest
 from sortition.studies.types import TomlTable
 
 Seeds = Annotated[list[Annotated[Seed, Field(strict=True)]], Field(min_length=1)]

@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from sortition.core.errors import InputError, unknown
-from sortition.core.record import RoundRecord
-from sortition.federation.series import SelectionSeries
+from sortition.core.round_record import RoundRecord
+from sortition.federation.metric_series import SelectionSeries
 from sortition.studies.config import Named, RunConfig
 from sortition.studies.runs.callback import Callback
 from sortition.studies.types import ReadOnlyTable, RunSummary

@@ -127,6 +127,7 @@ class StudyOptions(TypedDict, total=False):
     guards: ReadOnlyTable | Guards
     policy: ReadOnlyTable | Policy | Sequence[ReadOnlyTable | Policy]
     habits: ReadOnlyTable | Habits
+    owners: int
     faults: ReadOnlyTable | Faults
     attacks: ReadOnlyTable | Attacks
     shadow: Sequence[str | ReadOnlyTable]

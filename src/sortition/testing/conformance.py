@@ -13,7 +13,6 @@ from sortition.core import Selector
 from sortition.core.errors import bad
 from sortition.core.selector import AnySelector, undecorated
 from sortition.testing.alignment import aligned_answers
-from sortition.testing.cost import scales
 from sortition.testing.declaration_checks import parameters_checked, parameters_read, plain_data
 from sortition.testing.outside import stored_memory
 from sortition.testing.selection_checks import (
@@ -26,6 +25,7 @@ from sortition.testing.selection_checks import (
     ties,
     unreliable,
 )
+from sortition.testing.selection_cost import scales
 from sortition.testing.violation import ContractError
 
 Check = Callable[[type[AnySelector]], None]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sortition.federation.mailbox import Work
+from sortition.federation.device_mailbox import Work
 from sortition.federation.messages import Ask, Handle, Reply, Transport
 from sortition.testing.violation import ContractError
 

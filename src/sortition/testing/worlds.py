@@ -60,7 +60,7 @@ class ScriptedWorld:
             if self.same:
                 return np.full(ids.size, 1.5)
             return np.round(rng.random(self.n_clients)[ids] * 2 + 0.1 + kind * 0.2, 6)
-        width = signal.length(None) or self.width
+        width = signal.dimension(None) or self.width
         if self.same:
             return np.full((ids.size, width), 0.5)
         centres = stream(self.seed, "script centres").normal(size=(KINDS, width))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sortition.core import LOSS, UPDATE, Cohort, Guards, Measure, Needs, Population, Registrar, Selector, State, method
+from sortition.core.cohort import Round
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.eligibility import capped, within_quota
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import norms, screen, winsorised
+from sortition.core.guards.row_screening import norms, screen, winsorised
 from sortition.core.questions import Reading
-from sortition.core.rounds import Round
 from sortition.core.streams import stream
 from sortition.selectors import discover, find, load
 from sortition.testing.play import AnswerFaults, play, share_of, turns

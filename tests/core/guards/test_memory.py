@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sortition.core import UPDATE, ModelSize, Population, Registrar
-from sortition.core.guards.lengths import TABLE_BYTES
-from sortition.core.guards.screening import screen
+from sortition.core.guards.row_dimensions import TABLE_BYTES
+from sortition.core.guards.row_screening import screen
 from sortition.selectors import load
 
 N = 2000
@@ -50,29 +50,29 @@ def test_the_first_vector_of_one_client_does_not_exhaust_the_memory(name, parame
 def test_a_vector_that_is_too_long_is_refused_by_name_and_does_not_vote():
     registrar = Registrar(load("divfl"), Population(np.full(N, 10)))
     longest = TABLE_BYTES // (8 * N)
-    for length in (longest + 1, 3, longest + 1, longest + 1):
+    for dimension in (longest + 1, 3, longest + 1, longest + 1):
         turn = registrar.begin(np.arange(N), 5)
         while turn.question is not None:
-            turn.answer({int(k): np.broadcast_to(1.0, length) for k in turn.question.ids[:3]})
+            turn.answer({int(k): np.broadcast_to(1.0, dimension) for k in turn.question.ids[:3]})
         registrar.finish(turn)
-        if length > 3:
+        if dimension > 3:
             assert turn.rejected
             assert all("ModelSize" in reason for reason in turn.rejected.values())
     assert registrar.shapes == {"gradient": (3,)}
 
 
 def test_a_model_size_allows_what_the_operator_chose():
-    length = TABLE_BYTES // (8 * N) + 1
-    registrar = Registrar(load("divfl"), Population(np.full(N, 10)), model=ModelSize(parameters=length))
-    assert registrar.lengths.fixed == {"gradient": length}
+    dimension = TABLE_BYTES // (8 * N) + 1
+    registrar = Registrar(load("divfl"), Population(np.full(N, 10)), model=ModelSize(parameters=dimension))
+    assert registrar.dimensions.fixed == {"gradient": dimension}
 
 
 def test_rows_are_checked_before_they_are_widened():
     """A row of another shape that would take 8 TB as floats costs nothing."""
     endless = np.broadcast_to(np.int8(1), 10**12)
     rows = {0: np.ones(3), 1: endless, 2: np.ones(3, np.int8)}
-    reading, rejected, lengths, *_ = screen(UPDATE, rows, np.arange(3), (3,))
+    reading, rejected, dimensions, *_ = screen(UPDATE, rows, np.arange(3), (3,))
     assert reading.ids.tolist() == [0, 2]
     assert "in place of (3,)" in rejected[1]
-    assert lengths == {1: 10**12}
+    assert dimensions == {1: 10**12}
     assert reading.values.dtype == np.float64

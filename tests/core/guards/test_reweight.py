@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, Guards, InputError, Needs, Population, Registrar, Selector, method
-from sortition.core.guards.fitted import TRADE_OFF
+from sortition.core.guards.fitted_weights import TRADE_OFF
 from sortition.selectors import load
 from sortition.selectors.microcosm import LABELS_TRADE_OFF
 

@@ -16,10 +16,9 @@ from sortition.core import (
     Selector,
     State,
 )
-from sortition.core.guards.presence import Presence
+from sortition.core.cohort import Cohort
+from sortition.core.guards.row_screening import winsorised
 from sortition.core.guards.scales import MODEL, Scales
-from sortition.core.guards.screening import winsorised
-from sortition.core.rounds import Cohort
 from sortition.core.selector import method
 
 N = 20
@@ -51,8 +50,8 @@ def play(federation, available, lengths, budget=5):
     ids = turn.cohort.ids
     norms = np.array([lengths.get(int(k), 1.0) for k in ids])
     verdict = turn.judge_updates(ids, norms)
-    turn.blame({int(ids[row]): reason for row, reason in verdict.refused.items()})
-    sound = np.delete(ids, list(verdict.refused))
+    turn.blame({int(ids[row]): reason for row, reason in verdict.refused_rows.items()})
+    sound = np.delete(ids, list(verdict.refused_rows))
     federation.finish(turn, sound, {"update": {int(k): [lengths.get(int(k), 1.0), 0.0] for k in sound}})
     return turn, verdict
 
@@ -70,23 +69,33 @@ def test_a_majority_of_one_round_does_not_decide_what_is_usual():
     federation = experienced()
     scale = federation.eligibility.scales.scale(MODEL, federation.index)
     turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
-    assert sorted(verdict.refused) == [0, 1, 2]
-    assert verdict.longest == pytest.approx(2 * scale)
+    assert sorted(verdict.refused_rows) == [0, 1, 2]
+    assert verdict.norm_limit == pytest.approx(2 * scale)
     assert set(turn.rejected) == {0, 1, 2}
     assert np.flatnonzero(federation.quarantined).tolist() == [0, 1, 2]
     assert federation.eligibility.scales.scale(MODEL, federation.index) == pytest.approx(scale, rel=0.2)
 
 
+def test_an_update_that_is_judged_again_counts_once_with_its_last_norm():
+    federation = registrar()
+    turn = federation.begin(np.arange(5), 5)
+    turn.answer({})
+    turn.judge_updates(turn.cohort.ids, np.full(5, 7.0))
+    turn.judge_updates(turn.cohort.ids, np.full(5, 3.0))
+    federation.finish(turn)
+    assert federation.eligibility.scales._votes(MODEL, federation.index).tolist() == [3.0] * 5
+
+
 def test_without_a_memory_they_are_the_measure():
     _, verdict = play(experienced(Guards(norm=10, strikes=1)), np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
-    assert verdict.refused == {}
-    assert verdict.longest == np.inf
+    assert verdict.refused_rows == {}
+    assert verdict.norm_limit == np.inf
 
 
 def test_nobody_is_framed_by_a_majority_that_sends_next_to_nothing():
     federation = experienced()
     _, verdict = play(federation, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
-    assert verdict.refused == {}
+    assert verdict.refused_rows == {}
     assert not federation.quarantined.any()
     framed = experienced(Guards(norm=10, strikes=1, quarantine=5))
     play(framed, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
@@ -112,7 +121,7 @@ def test_the_scale_follows_once_most_clients_send_more():
 def test_before_anything_is_known_the_shortest_update_bounds_the_round_and_nobody_is_blamed():
     federation = registrar()
     turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 2e6, 2: 3e6, 3: 1.5})
-    assert verdict.longest == 1.0
+    assert verdict.norm_limit == 1.0
     assert turn.guarded["shortened"] == 4
     assert not federation.quarantined.any()
 
@@ -125,22 +134,22 @@ def test_what_is_absurd_by_itself_is_always_a_strike():
 
 def test_a_lone_arrival_is_held_against_the_scale():
     _, verdict = play(experienced(), np.array([3]), {3: 1e9}, budget=1)
-    assert list(verdict.refused) == [0]
+    assert list(verdict.refused_rows) == [0]
 
 
 def test_who_arrives_alone_before_anybody_was_heard_moves_nothing():
     """The first updates of a pace that steps with every arrival were of any length below the bound."""
     federation = registrar()
-    assert play(federation, np.array([0]), {0: 1e9}, budget=1)[1].longest == 0.0
-    assert play(federation, np.array([1]), {1: 1.5}, budget=1)[1].longest == 0.0
-    assert play(federation, np.array([2]), {2: 1e9}, budget=1)[1].longest == 1.5
-    assert play(federation, np.array([3]), {}, budget=1)[1].longest == 1.0
-    assert play(federation, np.array([4]), {4: 1e9}, budget=1)[1].longest == 1.0
+    assert play(federation, np.array([0]), {0: 1e9}, budget=1)[1].norm_limit == 0.0
+    assert play(federation, np.array([1]), {1: 1.5}, budget=1)[1].norm_limit == 0.0
+    assert play(federation, np.array([2]), {2: 1e9}, budget=1)[1].norm_limit == 1.5
+    assert play(federation, np.array([3]), {}, budget=1)[1].norm_limit == 1.0
+    assert play(federation, np.array([4]), {4: 1e9}, budget=1)[1].norm_limit == 1.0
 
 
 def test_of_two_clients_one_is_enough():
     federation = registrar(n=2)
-    assert play(federation, np.arange(2), {0: 3.0}, budget=1)[1].longest == 3.0
+    assert play(federation, np.arange(2), {0: 3.0}, budget=1)[1].norm_limit == 3.0
 
 
 def test_snapshots_remember_and_abandoned_turns_do_not(tmp_path):
@@ -191,44 +200,6 @@ def test_a_clip_needs_a_memory():
         Guards(returning=1.5)
 
 
-class TestPresence:
-    def test_at_first_nobody_has_just_come(self):
-        assert not Presence(6).just_come(np.arange(6), np.arange(6)).any()
-
-    def test_absence_counts_from_the_eighth_round_on(self):
-        presence = Presence(6)
-        for t in range(8):
-            assert not presence.just_come(np.array([5]), np.arange(6)).any(), t
-            presence.record(np.arange(5))
-        assert presence.just_come(np.array([5]), np.arange(6)).all()
-
-    def test_who_is_back_for_long_enough_has_settled(self):
-        presence = Presence(6)
-        for _ in range(40):
-            presence.record(np.arange(5))
-        rounds = 0
-        while presence.just_come(np.array([5]), np.arange(6)).any():
-            presence.record(np.arange(6))
-            rounds += 1
-        assert 15 <= rounds <= 25
-
-    def test_where_everybody_comes_and_goes_nobody_has_just_come(self):
-        rng = np.random.default_rng(1)
-        presence = Presence(400)
-        shares = []
-        for _ in range(100):
-            available = np.flatnonzero(rng.random(400) < 0.5)
-            shares.append(presence.just_come(available, available).mean())
-            presence.record(available)
-        assert np.mean(shares) < 0.05
-
-    def test_a_shift_that_relieves_another_has_not_just_come(self):
-        presence = Presence(20)
-        for _ in range(30):
-            presence.record(np.arange(10))
-        assert not presence.just_come(np.arange(10, 20), np.arange(10, 20)).any()
-
-
 class TestReturning:
     GUARDS = Guards(returning=0.2)
 
@@ -266,7 +237,7 @@ class TestReturning:
         turn = federation.begin(np.array([0, 1, 2, 7, 8, 9, 10]), 5)
         turn.answer({})
         verdict = turn.judge_updates(turn.cohort.ids, np.array([1e6, 1e6, 1e6, 1e6, 1.0]))
-        assert sorted(verdict.refused) == [0, 1, 2, 3]
+        assert sorted(verdict.refused_rows) == [0, 1, 2, 3]
         turn.blame(dict.fromkeys(turn.cohort.ids[:4].tolist(), "too long"))
         federation.finish(turn, [8])
         assert turn.excused == {0, 1, 2, 7}

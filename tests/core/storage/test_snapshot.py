@@ -68,6 +68,24 @@ def test_missing_file(tmp_path):
         snapshot.load(tmp_path / "none.npz")
 
 
+def test_a_file_that_the_system_does_not_give_is_not_called_foreign(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    path = tmp_path / "file" / "a.npz"
+    with pytest.raises(StorageError) as refusal:
+        snapshot.load(path)
+    assert str(refusal.value) == f"{path} cannot be read: Not a directory."
+
+
+def test_a_header_that_is_absent_or_no_object_is_named(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(3))
+    with pytest.raises(StorageError, match=r"is not a Sortition snapshot: it has no header\.$"):
+        snapshot.load(path)
+    np.savez(path, header=np.frombuffer(b"[1]", np.uint8))
+    with pytest.raises(StorageError, match=r"is not a Sortition snapshot: its header is not a JSON object\.$"):
+        snapshot.load(path)
+
+
 def test_difference_in_words():
     assert snapshot.difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b was 2, is 3; c was absent, is 4"
 

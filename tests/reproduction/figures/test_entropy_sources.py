@@ -9,7 +9,7 @@ from sortition.reproduction.figures import entropy_sources
 from sortition.reproduction.theory.heterogeneity import label_entropy
 from sortition.selectors.hics import Memory
 from sortition.simulation import start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 STUDY = {
@@ -25,7 +25,7 @@ HICS = {"name": "hics", "temperature": 0.05}
 def begun(method):
     data = {**STUDY["data"], "partition": {"name": "dirichlet-blocks", "alphas": ALPHAS}}
     table = {**STUDY, "data": data, "rounds": 8, "seeds": [0], "method": [method]}
-    _, ready = setup(plan(table, (), owner="t").runs[0])
+    _, ready = setup(plan(table, (), who="t").runs[0])
     return ready, start(ready)
 
 

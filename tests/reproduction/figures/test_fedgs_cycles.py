@@ -5,7 +5,7 @@ import numpy as np
 from sortition.reproduction.context import Context
 from sortition.reproduction.figures import fedgs_cycles
 from sortition.reproduction.figures.fedgs_cycles import FixedCycle, play, random_cycle, repeated_cohorts
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 STUDY = {

@@ -9,7 +9,7 @@ import pytest
 from sortition.core import GRADIENT, Measure
 from sortition.reproduction import preset
 from sortition.reproduction.figures import heterogeneity
-from sortition.reproduction.reproduce import Cuts, reproduce
+from sortition.reproduction.run_preset import Cuts, reproduce
 from sortition.reproduction.theory.heterogeneity import (
     clustered_share,
     convergence_term,
@@ -21,7 +21,7 @@ from sortition.reproduction.theory.heterogeneity import (
 )
 from sortition.results.run_folder import Run
 from sortition.simulation import start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 STUDY = {
@@ -56,7 +56,7 @@ def test_an_envelope_of_what_does_not_fall_with_entropy_is_constant():
 
 
 def test_the_estimate_follows_the_labels_of_a_simulated_federation():
-    _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), owner="t").runs[0])
+    _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), who="t").runs[0])
     params = start(ready).params
     got = measure_heterogeneity(ready.world, params, 0, 0.05)
     assert np.corrcoef(np.argsort(np.argsort(got.truth)), np.argsort(np.argsort(got.bias)))[0, 1] > 0.9

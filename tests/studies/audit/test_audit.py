@@ -7,17 +7,17 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.audit import hash_chain
-from sortition.audit.entries import encode_cohort, encode_notes
+from sortition.audit.entry_writer import encode_cohort, encode_notes
 from sortition.core import StorageError
 from sortition.results import metrics, run_folder
 from sortition.simulation import start
-from sortition.studies import federation
-from sortition.studies.audit.run import examine
+from sortition.studies import build_federation
+from sortition.studies.audit.audit_run import examine
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
 from sortition.studies.runs import write_folder
+from sortition.studies.runs.run_task import OneRun
 from sortition.studies.runs.runner import place
-from sortition.studies.runs.task import OneRun
 
 
 def played(out, method, stop=None, **changes):
@@ -95,16 +95,16 @@ def faults(run, **options):
 
 def test_an_honest_run_holds(whole):
     found = examine(whole)
-    assert (found.faults, found.unchecked_because, found.recomputed, found.rounds) == ([], "", 6, 6)
+    assert (found.faults, found.unchecked_because, found.n_recomputed, found.rounds) == ([], "", 6, 6)
     assert not found.replayed
     again = examine(whole, replay=True)
-    assert (again.faults, again.recomputed, again.replayed) == ([], 6, True)
+    assert (again.faults, again.n_recomputed, again.replayed) == ([], 6, True)
 
 
 @pytest.mark.parametrize("name", ["hics", "fedcor", "longfed"])
 def test_vectors_come_from_playing_the_run_again(tmp_path, name):
     found = examine(played(tmp_path, {"name": name}, rounds=4))
-    assert (found.faults, found.recomputed) == ([], 4)
+    assert (found.faults, found.n_recomputed) == ([], 4)
 
 
 def test_altered(run):
@@ -139,10 +139,10 @@ def test_what_a_kill_leaves_is_no_tampering(run):
     (run.path / run_folder.SUMMARY).unlink()
     path.write_bytes(path.read_bytes()[:-40])
     found = examine(run_folder.Run(run.path))
-    assert (found.faults, found.verdict, found.recomputed) == ([], "unfinished: 5 of 6 rounds", 5)
+    assert (found.faults, found.verdict, found.n_recomputed) == ([], "unfinished: 5 of 6 rounds", 5)
     recorded(run, lambda told: told.__delitem__(slice(2, None)))
     found = examine(run_folder.Run(run.path), replay=True)
-    assert (found.faults, found.verdict, found.recomputed) == ([], "unfinished: 2 of 6 rounds", 2)
+    assert (found.faults, found.verdict, found.n_recomputed) == ([], "unfinished: 2 of 6 rounds", 2)
     path.write_bytes(b"")
     (run.path / run_folder.ROUNDS).unlink()
     assert examine(run_folder.Run(run.path)).verdict == "unfinished: 0 of 6 rounds"
@@ -205,7 +205,7 @@ def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):
     recorded(run, lambda told: told[2]["cohort"].__setitem__(0, absent))
     found = examine(run_folder.Run(run.path))
     assert found.faults[-1].startswith("Round 2: the cohort should be")
-    assert (found.recomputed, found.unchecked_because) == (2, "an earlier round differs")
+    assert (found.n_recomputed, found.unchecked_because) == (2, "an earlier round differs")
 
 
 def test_forged_weights_and_completions_disagree_with_the_records(run):
@@ -227,7 +227,7 @@ def test_availability_forged_with_all_that_follows_from_it_is_found(tmp_path, re
     """The forger recomputes every choice, re-chains the log, and rewrites records and summary; the seed stays."""
     run = played(tmp_path, {"name": "uniform"})
     config = validated(RunConfig, run.config, "config")
-    registrar = start(federation.setup(config)[1]).registrar
+    registrar = start(build_federation.setup(config)[1]).registrar
     entries, told = [json.loads(line) for line in lines(run)], run.records
     for entry, record in zip(entries[1:], told, strict=True):
         if entry["round"] == 2:
@@ -372,7 +372,7 @@ def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
     run = played(tmp_path, {"name": method}, rounds=12, faults=faults, guards=guards, attacks=attacks)
     finding = examine(run)
     assert finding.faults == []
-    assert (finding.recomputed, finding.unchecked_because) == (12, "")
+    assert (finding.n_recomputed, finding.unchecked_because) == (12, "")
     assert finding.replayed or examine(run, replay=True).faults == []
     entries = [json.loads(line) for line in lines(run)]
     assert any("joined" in entry for entry in entries)

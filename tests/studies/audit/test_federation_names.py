@@ -10,7 +10,7 @@ from tests.test_cli import call
 
 from sortition.audit import hash_chain
 from sortition.core.errors import InputError, StorageError
-from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.audit_run import examine_log
 from sortition.studies.audit.why import why
 
 

@@ -13,8 +13,8 @@ from sortition.core.storage import journal, snapshot
 from sortition.results import run_folder
 from sortition.studies.plan import plan
 from sortition.studies.runs import one_run, runner, write_folder
+from sortition.studies.runs.run_task import OneRun
 from sortition.studies.runs.runner import place
-from sortition.studies.runs.task import OneRun
 
 FILES = (
     run_folder.ROUNDS,

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import sortition as so
-from sortition.cli.options import Jobs
+from sortition.cli.shared_options import Jobs
 from sortition.core.errors import InputError
 from sortition.studies.from_python import compare, study
 from sortition.studies.runs import progress

@@ -7,12 +7,12 @@ from tests.studies.tables import small
 
 from sortition.core.errors import InputError, StorageError
 from sortition.results import metrics, run_folder
-from sortition.studies import federation
+from sortition.studies import build_federation
 from sortition.studies.config import Target
 from sortition.studies.plan import plan
 from sortition.studies.runs.one_run import StopRule
+from sortition.studies.runs.run_task import OneRun
 from sortition.studies.runs.runner import place
-from sortition.studies.runs.task import OneRun
 
 
 def config(**changes):
@@ -79,7 +79,7 @@ def test_more_rounds_go_on_where_the_run_ended(tmp_path):
 
 def test_methods_share_everything_random(tmp_path):
     first, second = (config(method=[{"name": name}]) for name in ("uniform", "full"))
-    one, two = (federation.setup(run)[0] for run in (first, second))
+    one, two = (build_federation.setup(run)[0] for run in (first, second))
     assert one is two  # within a process, not even built twice
     assert play_run(first, tmp_path)[0]
     assert play_run(second, tmp_path)[0]
@@ -160,4 +160,4 @@ def test_other_data_are_refused(tmp_path):
 )
 def test_what_only_the_data_can_tell(change, message):
     with pytest.raises(InputError, match=message):
-        federation.setup(config(**change))
+        build_federation.setup(config(**change))

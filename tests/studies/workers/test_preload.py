@@ -12,8 +12,8 @@ from sortition.studies.plan import plan
 from sortition.studies.workers.local import PRELOADED, preloading
 
 CODE = (
-    "import sys; import sortition.studies.workers.preload; from sortition.studies import federation;"
-    "print('torch' in sys.modules, len(federation._datasets._values))"
+    "import sys; import sortition.studies.workers.preload; from sortition.studies import build_federation;"
+    "print('torch' in sys.modules, len(build_federation._datasets._values))"
 )
 DIGITS = json.dumps({"name": "digits", "clients": 12, "partition": "iid"})
 

@@ -8,7 +8,7 @@ from tests.studies.tables import small
 from sortition.results import run_folder
 from sortition.studies.plan import plan
 from sortition.studies.runs import one_run, resume
-from sortition.studies.runs.task import OneRun
+from sortition.studies.runs.run_task import OneRun
 from sortition.studies.workers import folder_sync, ray_worker
 from sortition.studies.workers.ray_worker import RayWorker
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
+from sortition.core.cohort import Cohort
 from sortition.core.errors import bad
-from sortition.core.facts import totals
 from sortition.core.guards.ceiling import Ceiling
-from sortition.core.guards.intervals import Intervals
-from sortition.core.guards.presence import Presence
-from sortition.core.guards.reweighting import fitted_weights, reweighted, weighing_sizes
+from sortition.core.guards.common_weights import fitted_weights, reweighted, weighing_sizes
+from sortition.core.guards.fedau import Intervals
+from sortition.core.guards.returning import Presence, few_of, returning_places
 from sortition.core.guards.scales import Scales, Sent
 from sortition.core.guards.settings import Guards
-from sortition.core.rounds import Cohort, Population
+from sortition.core.population import Population, totals
 from sortition.core.streams import stream
 
 
@@ -51,7 +51,7 @@ class Eligibility:
         until: (N,) the first round in which each may be chosen again; 0 where it never was in quarantine.
         ceiling: how often each was chosen, where there is a ceiling.
         presence: how much each was there, where a guard asks who has just come.
-        scales: how long what each sent was, where that is remembered.
+        scales: the norm of what each client sent last, where that is remembered.
         intervals: FedAU's intervals of participation, where cohorts are weighed by them.
         shown: facts of the population as the selector sees them, where a cap lowers them.
         capped: (N,) a mask of the clients whose facts are lowered; None without a cap.
@@ -97,7 +97,7 @@ class Eligibility:
         if self.ceiling is not None:
             keep(self.ceiling.below(ids, budget), "ceiling", "at_ceiling")
         if self.guards.returning:
-            places = self.guards.returning_places(budget)
+            places = returning_places(self.guards.returning, budget)
             mask = few_of(np.isin(ids, just_come), places, budget, stream(seed, "returning", index))
             keep(mask, "returning", "just_come")
         if self._owner is not None:
@@ -192,21 +192,6 @@ class Eligibility:
         self.until = until
         for name, memory in restored.items():
             setattr(self, name, memory)
-
-
-def few_of(just_come: Array, places: int, budget: int, rng: np.random.Generator) -> Array:
-    """A mask (n,) that keeps at most so many clients that have just come, each set of them equally likely.
-
-    The limit gives way where places of the budget would stay empty otherwise.
-    """
-    newcomers = np.flatnonzero(just_come)
-    settled = just_come.size - newcomers.size
-    allowed = max(places, min(budget, just_come.size) - settled)
-    keep = np.ones(just_come.size, bool)
-    if newcomers.size > allowed:
-        keep[newcomers] = False
-        keep[rng.choice(newcomers, allowed, replace=False)] = True
-    return keep
 
 
 def owners(population: Population, guards: Guards) -> Ids | None:

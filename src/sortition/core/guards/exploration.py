@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from sortition.core.arrays import Ids
-from sortition.core.rounds import Cohort, Round
+from sortition.core.cohort import Cohort, Round
 from sortition.core.sampling import uniformly
 
 

@@ -1,8 +1,8 @@
-"""How long what clients send usually is, remembered over rounds: the scale of each signal, and of models' updates.
+"""The usual norm of what clients send, remembered over rounds: the scale of each signal, and of models' updates.
 
 Compared with one another, the rows of one round say nothing where most of them are false. So the norm of a row is held
 against a *scale*: every client has one vote, the norm that it sent last within the last ``rounds`` rounds, and the
-scale is the lower median of all votes. A client that has just come (:mod:`~sortition.core.guards.presence`) has none.
+scale is the lower median of all votes. A client that has just come (:mod:`~sortition.core.guards.returning`) has none.
 
 So a tenth of the clients holds a tenth of the votes, however many places it has in a round: it moves the scale from the
 median of the honest votes to their 56th percentile at most, over any number of rounds, and clients that hold *every*

@@ -1,8 +1,8 @@
 """How far clients are trusted: bounds on reports, quarantine, caps, an exploration floor, quotas, a least cohort.
 
 Guards act at three moments: who is eligible (:mod:`~sortition.core.guards.eligibility`), which answers reach the
-selector (:mod:`~sortition.core.guards.screening`, and :meth:`Guards.absurd` for models), and who is added to the cohort
-(:mod:`~sortition.core.guards.exploration`). Zero turns each one off; ``turn.guarded`` holds what they did.
+selector (:mod:`~sortition.core.guards.row_screening`, and :meth:`Guards.absurd` for models), and who is added to the
+cohort (:mod:`~sortition.core.guards.exploration`). Zero turns each one off; ``turn.guarded`` holds what they did.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Strict
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
-from sortition.core.facts import LARGEST
+from sortition.core.population import LARGEST
 from sortition.core.validation import known_keys_only
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
@@ -138,7 +138,3 @@ class Guards:
     def places(self, budget: int) -> int:
         """How many places one owner can have of a budget; at least one."""
         return max(1, int(self.quota * budget)) if self.quota < 1 else int(self.quota)
-
-    def returning_places(self, budget: int) -> int:
-        """How many places of a budget clients can have that have just come; at least one."""
-        return max(1, int(self.returning * budget + 1e-9))

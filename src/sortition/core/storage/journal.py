@@ -14,9 +14,9 @@ from typing import IO
 import numpy as np
 
 from sortition.core.errors import StorageError
-from sortition.core.storage.safe_files import AT_ONCE, check_regular, lines_of
+from sortition.core.storage.safe_files import NON_BLOCKING, check_regular, lines_of
 
-NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
@@ -32,7 +32,7 @@ class Journal:
         """Open the file with only its first ``keep`` lines: what a resumed run has not yet played is cut."""
         self.path = path
         try:  # a link that leads elsewhere is not followed
-            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_FOLLOW | NON_BLOCKING, 0o644)
         except OSError as error:
             raise self._failure(error) from None
         try:

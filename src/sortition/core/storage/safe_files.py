@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from sortition.core.errors import StorageError, bad, shown
 
-AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # to open a pipe does not wait for its other end
+NON_BLOCKING = getattr(os, "O_NONBLOCK", 0)  # to open a pipe does not wait for its other end
 LONGEST_TEXT = 256 << 20  # bytes of a document, or of a line: those of a million clients have less
 
 
@@ -31,7 +31,7 @@ def check_file_name(path: str | Path) -> None:
 def opened(path: Path) -> BinaryIO:
     """Open a regular file for reading."""
     try:
-        handle = os.open(path, os.O_RDONLY | AT_ONCE | getattr(os, "O_BINARY", 0))
+        handle = os.open(path, os.O_RDONLY | NON_BLOCKING | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte

@@ -26,7 +26,7 @@ from sortition.core.storage.safe_files import check_file_name, check_format
 
 FORMAT = 1  # of snapshots, in their header
 # what numpy and zipfile raise on bytes that are not theirs
-FOREIGN: tuple[type[Exception], ...] = (
+UNREADABLE: tuple[type[Exception], ...] = (
     OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, SyntaxError, MemoryError,
     RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError,
 )  # fmt: skip
@@ -78,13 +78,17 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read the arrays and the header that :func:`save` wrote; a torn or foreign file, or another format, is refused."""
     try:
         arrays = read_npz(Path(path))
+        if _HEADER not in arrays:
+            raise ValueError("it has no header")
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
+        if not isinstance(header, dict):
+            raise ValueError("its header is not a JSON object")
     except FileNotFoundError:
         raise StorageError(f"{path} does not exist.") from None
-    except FOREIGN as error:
+    except UNREADABLE as error:
+        if isinstance(error, OSError) and error.strerror:  # of the system; an error of a decompressor has no strerror
+            raise StorageError(f"{path} cannot be read: {error.strerror}.") from None
         raise StorageError(f"{path} is not a Sortition snapshot: {error}.") from None
-    if not isinstance(header, dict):
-        raise StorageError(f"{path} is not a Sortition snapshot: its header is no table.")
     check_format(str(path), header.get("format"), FORMAT)
     return arrays, header
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.data import fetch
 from sortition.data.dataset import Dataset
 from sortition.data.sources import Report, Source, apt, pip
 
 Arrays = dict[str, Array]
-UNREADABLE: tuple[type[Exception], ...] = (DataError, *FOREIGN)
+UNREADABLE_SET: tuple[type[Exception], ...] = (DataError, *UNREADABLE)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def get(entry: NaturalEntry, *, report: Report = lambda line: None, refresh: boo
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{entry.name}-") as scratch:
                 arrays = entry.decode(fill(Path(scratch)))
             verify(entry, arrays)
-        except UNREADABLE as error:
+        except UNREADABLE_SET as error:
             failures.append(f"  {title}: {error}")
             continue
         fetch.write_arrays(target, arrays)
@@ -94,7 +94,7 @@ def read(entry: NaturalEntry, **options: object) -> Dataset:
 def _read_arrays(path: Path) -> Arrays:
     try:
         return read_npz(path)
-    except FOREIGN as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} is damaged: {error}. Run 'sortition data get {path.stem}'.") from error
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sortition.core.arrays import Ids, as_whole, frozen
 from sortition.core.errors import StorageError, bad
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.storage.snapshot import UNREADABLE
 from sortition.core.streams import stream
 
 FORMAT = "sortition partition 1"
@@ -125,7 +125,7 @@ class Partition:
                 raise StorageError(f"{path} must be a '{FORMAT}' file; got {str(stored['format'])[:40]}.")
             partition = cls(_cut(stored["indices"], stored["sizes"]), tuple(stored["notes"].tolist()))
             digest = str(stored["digest"])
-        except FOREIGN as error:
+        except UNREADABLE as error:
             raise StorageError(f"{path} cannot be read as a partition: {error}.") from error
         if partition.digest != digest:
             raise StorageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -12,6 +13,7 @@ from sortition.report.gather import Setting
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, Window, differences
 from sortition.results.verdict_words import figure_title, in_order, unit_of, verdict_text, with_unit
 
+COLOUR_NAMES = {BETTER: "green", WORSE: "orange", EQUAL: "grey", UNDECIDED: "purple"}
 COLOURS = {BETTER: "#0b8f63", WORSE: "#c8501e", EQUAL: "#7d8894", UNDECIDED: "#8f6bc4"}
 ROW_HEIGHT = 28
 BAR_OFFSET = -4  # pixels from the middle of a row: bars lie above it
@@ -22,9 +24,7 @@ CAPTION = (
     "Thick bar: 90 % interval; inside the shaded region it shows that a difference is practically none. "
     "Grey dots below a bar: seeds."
 )
-AREA = "The same for the mean over the whole curve, the area under it."
-
-
+AREA = "The figure is the mean over the whole curve, the area under it."
 SAME = "Here these are all rounds, so the mean over the whole curve is the same."
 
 
@@ -57,10 +57,17 @@ def forest(setting: Setting, figure: str) -> Chart | None:
     region = comparisons[0].region * scale
     axis_title = with_unit(f"{setting.metric} − {setting.baseline}", setting.metric)
     title = figure_title(figure, setting.comparison.basis).capitalize()
+    explanation = f"{CAPTION} {_colours_text(comparisons)}"
+    caption = explanation
+    reading = ""
+    if figure != setting.comparison.compared[0]:  # the page explains bars below the first plot; a file stands alone
+        caption = AREA
+        reading = explanation
     return Chart(
         name=f"forest-{figure}",
         title=f"{title}: difference from {setting.baseline}",
-        caption=CAPTION if figure == setting.comparison.compared[0] else AREA,
+        caption=caption,
+        reading=reading,
         drawing=filling(_drawing(order, axis_title), ROW_HEIGHT * len(order)),
         tables={
             "forest": [_row(comparison, scale) for comparison in comparisons],
@@ -69,6 +76,13 @@ def forest(setting: Setting, figure: str) -> Chart | None:
         },
         span=3,
     )
+
+
+def _colours_text(comparisons: Sequence[Comparison]) -> str:
+    """Say which verdicts the colours of a plot are."""
+    verdicts = {comparison.verdict for comparison in comparisons}
+    meanings = [f"{COLOUR_NAMES[verdict]} is {verdict}" for verdict in COLOURS if verdict in verdicts]
+    return f"Colours are verdicts: {', '.join(meanings)}."
 
 
 def _row(comparison: Comparison, scale: float) -> dict[str, Any]:

@@ -54,9 +54,9 @@ HEIGHT = 320
 DIFFERENCE_HEIGHT = 260
 AXIS_TITLE = 32  # pixels from a chart of curves to the title of its axis
 LABEL_HEIGHT = 15  # of a name beside the end of a line
-CAPTION = (
-    "A point of a running mean is the mean of the rounds up to it, so the curve begins late. Bands need three seeds."
-)
+RUNNING_MEAN = "A point of a running mean is the mean of the rounds up to it, so the curve begins late."
+NO_BANDS = "Bands need three seeds."
+SINGLE_PLACES = "The bands hold at each point of the axis, and are not corrected for their number."
 AT_COST = "At a cost other than rounds a curve shows the last evaluation up to it, as far as every run has spent."
 HINT = "Point at a line to single it out; choose how many rounds to average, and at the top of the page the axis."
 
@@ -102,9 +102,13 @@ def curves(setting: Setting, metric: str) -> pl.DataFrame:
         for axis in axes
     ]
     frame = pl.concat([frame for frame in frames if frame.height])
-    frame = banded(frame, ["method", "axis", "smoothing", "x"])
+    return within_range(banded(frame, ["method", "axis", "smoothing", "x"]), metric)
+
+
+def within_range(bands: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """Return bands that end where the metric does: no accuracy is below 0 or above 1."""
     lowest, highest = RANGES.get(metric, (-np.inf, np.inf))
-    return frame.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
+    return bands.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
 
 
 def curves_at_cost(setting: Setting, metric: str, currency: Currency) -> pl.DataFrame:
@@ -270,8 +274,8 @@ def figures(setting: Setting, look: Look) -> list[Chart]:
             Chart(
                 name=metric,
                 title=f"Test {metric}",
-                caption=f"{CAPTION} {AT_COST}",
-                hint=HINT,
+                caption=_caption(setting, width, _band(rows)),
+                hint=f"{_hint(setting)} {HINT}".lstrip(),
                 reading=_reading(_means(width), _band(rows)),
                 drawing=_curve(setting, metric, look, width, _band(rows)),
                 tables={
@@ -332,6 +336,25 @@ def _reading(means: str, band: str) -> str:
     if band:
         text += f"; {band}"
     return f"{text}."
+
+
+def _caption(setting: Setting, width: int, band: str) -> str:
+    """Say what else a reader must know of curves as they are first drawn, on the page and in a paper."""
+    sentences = []
+    if width > 1:
+        sentences.append(RUNNING_MEAN)
+    if not band:
+        sentences.append(NO_BANDS)
+    if setting.comparison.currency != "rounds":
+        sentences.append(AT_COST)
+    return " ".join(sentences)
+
+
+def _hint(setting: Setting) -> str:
+    """Say what curves are after a switch of the axis, which only the page has."""
+    if setting.comparison.currency == "rounds":
+        return AT_COST
+    return ""
 
 
 def _curve(setting: Setting, metric: str, look: Look, width: int, band: str) -> Any:
@@ -403,7 +426,8 @@ def _difference(setting: Setting, baseline: str, look: Look, width: int) -> list
         Chart(
             name="difference",
             title=f"Difference from {baseline}",
-            caption=f"The bands hold at each point of the axis, and are not corrected for their number. {AT_COST}",
+            caption=f"{SINGLE_PLACES} {_caption(setting, width, _band(rows))}".rstrip(),
+            hint=_hint(setting),
             reading=_reading(means, _band(rows)),
             drawing=headed(filling(drawing, height), means, _band(rows)),
             tables={"gap": rows, "gap_names": _names(rows, height), "axis_title": [{"at": 0}]},

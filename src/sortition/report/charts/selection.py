@@ -20,7 +20,10 @@ SPANS = 60  # of rounds in the curve of labels; of more rounds, neighbours share
 
 
 def figures(setting: Setting, look: Look) -> list[Chart | str]:
-    """Draw those that the runs have data for; a sentence stands where all clients were available equally often."""
+    """Draw the charts that the runs have data for.
+
+    A sentence replaces the chart of counts against availability where all clients were available equally often.
+    """
     charts: list[Chart | str] = []
     if setting.first.counts:
         charts.append(selection_counts(setting, look))

@@ -10,8 +10,8 @@ from sortition.availability._pictures import availability_chart
 from sortition.core.arrays import Array
 from sortition.reproduction.context import Context, Toml
 from sortition.results.table import Table
+from sortition.studies.build_federation import split
 from sortition.studies.config import Data, validated
-from sortition.studies.federation import split
 
 ROUNDS = 2000  # over which frequencies are counted
 PAPER_NAMES = {target: alias for alias, target in availability.ALIASES.items()}

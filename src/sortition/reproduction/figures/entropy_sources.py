@@ -17,7 +17,7 @@ from sortition.results.statistics import centre
 from sortition.results.table import Table, mean_and_sd
 from sortition.selectors.hics import Memory, entropy_estimate
 from sortition.simulation import Setup, Simulation, start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 TOP = 5  # clients that were chosen most often
@@ -177,7 +177,7 @@ def _estimate_of(variant: Toml) -> Estimate | None:
 def _set_up(study: Toml, method: Toml, *, rounds: int, seed: int) -> Setup:
     """Prepare one run."""
     table = {**study, "rounds": rounds, "seeds": [seed], "method": [method]}
-    _, federation = setup(plan(table, (), owner="figure.study").runs[0])
+    _, federation = setup(plan(table, (), who="figure.study").runs[0])
     return federation
 
 

@@ -10,8 +10,8 @@ from sortition.reproduction.context import Context
 from sortition.results.metrics import best
 from sortition.results.run_folder import Run
 from sortition.results.table import Table
+from sortition.studies.build_federation import split
 from sortition.studies.config import Data, validated
-from sortition.studies.federation import split
 
 
 def counts(context: Context, *, setting: str, methods: list[str] | None = None) -> str:

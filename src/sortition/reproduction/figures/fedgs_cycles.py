@@ -13,8 +13,8 @@ from sortition.reproduction.context import Context
 from sortition.results.table import Table
 from sortition.selectors import load
 from sortition.simulation import Setup, start
+from sortition.studies.build_federation import setup
 from sortition.studies.config import RunConfig
-from sortition.studies.federation import setup
 
 Members = tuple[int, ...]  # of a cohort, by id
 

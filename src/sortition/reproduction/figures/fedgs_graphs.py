@@ -16,8 +16,8 @@ from sortition.reproduction.context import Context, Marks, Toml
 from sortition.results.table import Table
 from sortition.selectors.fedgs import graph as g
 from sortition.simulation.world import World
+from sortition.studies.build_federation import setup, split
 from sortition.studies.config import Data, RunConfig, validated
-from sortition.studies.federation import setup, split
 
 EPSILON = 0.1  # of the oracle graph
 SCANNED = (0.0, 0.01, 0.05, 0.1, 0.5)

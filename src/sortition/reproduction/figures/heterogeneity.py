@@ -14,7 +14,7 @@ from sortition.reproduction.context import Context, Marks, Toml
 from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measure_heterogeneity
 from sortition.results.table import Table
 from sortition.simulation import start
-from sortition.studies.federation import setup
+from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _along_a_run(context: Context, study: Toml, *, rounds: list[int], temperatur
     """Train with uniform selection, and look at every client before each of these rounds."""
     last_round = max(rounds)
     table = {**study, "rounds": max(last_round, 1), "seeds": [seed], "method": [{"name": "uniform"}]}
-    _, federation = setup(plan(table, (), owner="figure.study").runs[0])
+    _, federation = setup(plan(table, (), who="figure.study").runs[0])
     world = federation.world
     largest_entropy = math.log(world.classes)
     simulation = start(federation)

@@ -13,7 +13,7 @@ from sortition.core import STEP_GRADIENT, Measure
 from sortition.core.arrays import Array, Floats
 from sortition.results import fairness
 from sortition.results.run_folder import Run
-from sortition.studies import federation
+from sortition.studies import build_federation
 from sortition.studies.config import RunConfig, validated
 
 FEDERATION = ("data", "model", "local", "devices", "seed", "device", "engine")  # the keys that decide first updates
@@ -116,7 +116,7 @@ def first_gradients(run: Run) -> Array:
 
 def _measured_gradients(run: Run) -> Array:
     config = validated(RunConfig, run.config, str(run.path))
-    world = federation.setup(config)[1].world
+    world = build_federation.setup(config)[1].world
     everybody = np.arange(world.n_clients)
     return world.measure(world.initial, Measure(STEP_GRADIENT, everybody), 0).values.astype(np.float32)
 

@@ -21,7 +21,7 @@ from sortition.reproduction import preset as presets
 from sortition.reproduction.context import Context, Marks
 from sortition.results.table import Table
 from sortition.simulation import World
-from sortition.studies import federation
+from sortition.studies import build_federation
 from sortition.studies.config import RunConfig
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def drift(
 
 def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Array]]:
     """Yield the model of a run before each round 0 … rounds; everybody is available and answers."""
-    ground, setup = federation.setup(config)
+    ground, setup = build_federation.setup(config)
     world = setup.world
     params = world.initial
     registrar = Registrar(setup.selector, ground.population, horizon=config.rounds, seed=config.seed)

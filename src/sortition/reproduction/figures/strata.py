@@ -16,8 +16,8 @@ from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, 
 from sortition.selectors._parts.shares import label_shares
 from sortition.selectors.fedss.allocation import apportion
 from sortition.selectors.fedss.strata import Strata, stratify
+from sortition.studies.build_federation import setup, split
 from sortition.studies.config import Data, RunConfig, validated
-from sortition.studies.federation import setup, split
 
 MECHANISMS: tuple[Mechanism, ...] = ("laplace", "gaussian")
 DELTA = 1e-5

@@ -6,21 +6,20 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 
-EQUAL = 1e-13  # of the squared lengths of two rows: a squared distance below it is a rounding error
+EQUAL = 1e-13  # of the squared norms of two rows: a squared distance below it is a rounding error
 
 
 def between(a: Array, b: Array) -> Floats:
     """Return ‖a_i − b_j‖, shape (len(a), len(b)).
 
-    Distances do not change when both sides are shifted by the same vector; shifting by the mean keeps the product
-    ‖a‖² + ‖b‖² − 2ab from losing digits where the rows lie close together.
+    Both sides are shifted by the mean of b first: the sum ‖a‖² + ‖b‖² − 2ab then loses fewer digits.
     """
     middle = b.mean(axis=0, dtype=np.float64) if len(b) else 0.0
     left = a - middle
     right = b - middle
-    products = -2.0 * (left @ right.T)
-    sizes = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
-    return _roots(products, sizes)
+    cross_terms = -2.0 * (left @ right.T)
+    squared_norms = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
+    return _snapped_roots(cross_terms, squared_norms)
 
 
 def pairwise(rows: Array) -> Floats:
@@ -28,15 +27,19 @@ def pairwise(rows: Array) -> Floats:
     centred = rows - rows.mean(axis=0, dtype=np.float64)
     gram = centred @ centred.T
     squares = np.diagonal(gram)
-    sizes = squares[:, None] + squares
-    return _roots(-2.0 * gram, sizes)
+    squared_norms = squares[:, None] + squares
+    return _snapped_roots(-2.0 * gram, squared_norms)
 
 
-def _roots(products: Floats, sizes: Floats) -> Floats:
-    """Return √(sizes + products), 0 where only rounding errors remain: equal rows are at distance 0 everywhere."""
-    products += sizes
-    products[products < EQUAL * sizes] = 0.0
-    return np.asarray(np.sqrt(products, out=products))
+def _snapped_roots(cross_terms: Floats, squared_norms: Floats) -> Floats:
+    """Return √(‖a‖² + ‖b‖² − 2ab), and 0 where only rounding errors remain: equal rows are at distance 0 everywhere.
+
+    ``squared_norms`` holds ‖a‖² + ‖b‖², and ``cross_terms`` −2ab; the result takes the memory of ``cross_terms``.
+    """
+    squared_distances = cross_terms
+    squared_distances += squared_norms
+    squared_distances[squared_distances < EQUAL * squared_norms] = 0.0
+    return np.asarray(np.sqrt(squared_distances, out=squared_distances))
 
 
 def grown(table: Floats | None, n: int, fill: float) -> Floats:

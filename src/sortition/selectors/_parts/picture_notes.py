@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.rounds import Round
+from sortition.core.cohort import Round
 
 LARGEST_PICTURE = 100  # clients
 NEIGHBOURS = 3  # nearest clients with which each one is joined

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.core.rounds import Population
+from sortition.core.population import Population
 
 
 def shares(values: Array) -> Floats:

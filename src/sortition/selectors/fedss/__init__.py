@@ -49,7 +49,7 @@ from sortition.core import (
     shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.rounds import Population
+from sortition.core.population import Population
 from sortition.core.sampling import uniformly
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.centres import nearest_centre

@@ -33,8 +33,8 @@ from pydantic import Field
 
 from sortition.core import Cohort, Feedback, Needs, Round, Selector, Signal, State, method, per_client
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.cohort_models import CohortModels
 from sortition.core.sampling import top
-from sortition.core.server import CohortModels
 from sortition.core.signals import Payload
 from sortition.core.ties import rounded
 from sortition.selectors.greedyfed import shapley

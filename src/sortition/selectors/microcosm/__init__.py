@@ -57,7 +57,7 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.mixtures import FLAT, spread_of
+from sortition.core.mixtures import FLAT, between_clients, spread_of
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
@@ -370,7 +370,7 @@ class Microcosm(Selector[Memory]):
             target = scale * ((rows - mean).T @ ledger[ids])
         kappa = 1.0
         if self.by in LABELS:
-            kappa = spread / max(1.0 - float(mean @ mean), FLAT)
+            kappa = between_clients(mean, spread)
         return Features(phi=phi, target=target, kappa=kappa)
 
     def _portrayed(self, state: Memory, round: Round) -> Ids:

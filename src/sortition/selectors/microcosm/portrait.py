@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
-from sortition.core.rounds import NOBODY
+from sortition.core.cohort import NOBODY
 from sortition.core.ties import first_largest
 
 MOST_SWAPS = 20
@@ -92,17 +92,18 @@ def provisional(owed: Floats, places: int) -> Floats:
     return np.asarray(np.minimum(1.0, due + max(0.0, 1.0 - largest) / places))
 
 
-def unexplained(phi: Floats, updates: Floats, p: Floats) -> float | None:
-    """Return (1 − R²)/R² with the adjusted R² of regressing updates (n, s) on features (n, d), weighted by p.
+def unexplained(features: Floats, updates: Floats, data_shares: Floats) -> float | None:
+    """Return (1 − R²)/R² with the adjusted R² of regressing updates (n, s) on features (n, d), weighted by data shares.
 
-    It is None while fewer than 2·rank + 6 clients are known, and infinite where features explain nothing.
+    It is infinite where the features explain nothing. It is None where the updates do not vary, and while fewer than
+    2·(rank − 1) + 6 clients have data; the rank is that of the features and the intercept.
     """
-    root = np.sqrt(p / max(p.sum(), 1e-300))[:, None]
-    design = root * np.column_stack([np.ones(len(phi)), phi])
+    root = np.sqrt(data_shares / max(data_shares.sum(), 1e-300))[:, None]
+    design = root * np.column_stack([np.ones(len(features)), features])
     centred = root * (updates - root[:, 0] ** 2 @ updates)
     coefficients, _, rank, _ = np.linalg.lstsq(design, centred, rcond=1e-9)
     total = float((centred**2).sum())
-    n = int((p > 0).sum())
+    n = int((data_shares > 0).sum())
     if n < 2 * (rank - 1) + 6 or total <= 0:
         return None
     residual_share = float(((centred - design @ coefficients) ** 2).sum()) / total

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
-from sortition.core.rounds import NOBODY
+from sortition.core.cohort import NOBODY
 from sortition.core.simplex import simplex_fit
 from sortition.selectors.microcosm.portrait import Portrait, provisional
 

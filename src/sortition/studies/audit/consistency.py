@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from sortition.audit import entries as audit
+from sortition.audit import entry_writer as audit
 from sortition.audit.encoding import decode_ids, decode_numbers, json_value
-from sortition.audit.entries import commitment, digest_of
+from sortition.audit.entry_schema import Header, RoundEntry, asked_ids, done_ids
+from sortition.audit.entry_writer import commitment, digest_of
 from sortition.audit.events import LoggedStep, has_events, logged_steps
 from sortition.audit.recompute import UNREADABLE
-from sortition.audit.schema import Header, RoundEntry, asked_ids, done_ids
 from sortition.core.cost import Until, cumulative_costs
 from sortition.core.errors import SortitionError
-from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.registrar import Registrar
+from sortition.core.round_record import RoundRecord, answered_ids
 from sortition.results import metrics, run_folder
 from sortition.results.names import ClientNames
 from sortition.studies.config import RunConfig

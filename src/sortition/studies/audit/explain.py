@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sortition.audit.schema import answer_ids, answer_values
+from sortition.audit.entry_schema import answer_ids, answer_values
 from sortition.core import policy
 from sortition.core.errors import bad, printable
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.results.history import Fate, fates
 from sortition.results.names import ClientNames
 from sortition.studies.audit.log_reader import DecodedRound, Log, Question, reading
@@ -18,6 +18,7 @@ NO_NAMES = ClientNames()
 MAX_REASON = 200  # characters of a reason that a client gave, or of a note
 LISTED_STRIKES = 12  # rounds that a sentence on a quarantine names
 LOST = "It did not complete: what it sent was lost or refused."
+SPEED_NOTES = ("seconds", "too_slow", "due")  # of a method that counts seconds
 KEPT_OUT = {
     "quarantined": "in quarantine for unsound numbers of earlier rounds",
     "ceiling": "that have had their places, the ceiling of their fair share",
@@ -247,8 +248,12 @@ def noted(notes: ReadOnlyTable) -> list[str]:
     empty_places = notes.get("shortfall", 0)
     if empty_places:
         sentences.append(f"{empty_places} places stayed empty: fewer clients could be chosen.")
-    sentences += _speed_sentences(notes)
-    method_notes = {key: value for key, value in notes.items() if key not in ("guards", "shortfall")}
+    speed = _speed_sentences(notes)
+    sentences += speed
+    in_words = {"guards", "shortfall"}
+    if speed:
+        in_words.update(SPEED_NOTES)
+    method_notes = {key: value for key, value in notes.items() if key not in in_words}
     if method_notes:
         sentences.append(f"The method noted: {_listed_notes(method_notes)}.")
     guard_notes = notes.get("guards") or {}
@@ -258,15 +263,17 @@ def noted(notes: ReadOnlyTable) -> list[str]:
 
 
 def _speed_sentences(notes: ReadOnlyTable) -> list[str]:
-    """Say whom a method passed over as too slow, and who was paid all the same, where it noted that (Microcosm)."""
-    limit = notes.get("seconds")
-    n_slower = notes.get("too_slow")
-    n_due = notes.get("due")
+    """Say how many a method passed over as too slow, and how many it had to choose, where it noted that (Microcosm)."""
+    limit, n_slower, n_due = (notes.get(key) for key in SPEED_NOTES)
     if not (isinstance(limit, float | int) and isinstance(n_slower, int) and isinstance(n_due, int)):
         return []
-    sentences = [f"Speed: {n_slower} available clients would take longer than {limit:.4g} s and were passed over."]
+    sentences = [f"Speed: nobody was passed over as too slow; the slowest is expected to take {limit:.4g} s."]
+    if n_slower:
+        clients = "client was" if n_slower == 1 else "clients were"
+        sentences = [f"Speed: {n_slower} available {clients} passed over, expected to take longer than {limit:.4g} s."]
     if n_due:
-        sentences.append(f"{n_due} members were there since a payment to them was due, however slow they are.")
+        members = "member" if n_due == 1 else "members"
+        sentences.append(f"Payments: {n_due} {members} had waited so long that the method had to choose them now.")
     return sentences
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad, printable
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.results.history import History, cohort_of, fates
 from sortition.results.names import ClientNames
 from sortition.studies.audit.explain import (

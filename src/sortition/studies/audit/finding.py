@@ -9,8 +9,8 @@ from typing import Literal
 
 from sortition import __version__
 from sortition.audit import hash_chain
+from sortition.audit.entry_schema import FORMAT
 from sortition.audit.recompute import Recomputation
-from sortition.audit.schema import FORMAT
 from sortition.core.errors import StorageError
 from sortition.core.storage.safe_files import check_format, read_lines
 from sortition.results import run_folder
@@ -25,11 +25,11 @@ class Finding:
     Attributes:
         run: the run's folder, or the federation's log or history.
         entries: lines of the log, the header included.
-        recomputed: rounds whose choices were recomputed, and agree.
+        n_recomputed: how many rounds have choices that were recomputed, and agree.
         replayed: whether the run was replayed, and all of its records compared.
         faults: what differs.
         doubts: differences that another version's code may explain.
-        made_by: the version that began the log, where it is another one.
+        other_version: the version that began the log, where it is another one.
         unchecked_because: why some rounds could not be recomputed.
         state: how far the run is, and whether there is a log.
         planned: rounds that the run is to have, where known.
@@ -38,11 +38,11 @@ class Finding:
 
     run: Path
     entries: int = 0
-    recomputed: int = 0
+    n_recomputed: int = 0
     replayed: bool = False
     faults: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    made_by: str = ""
+    other_version: str = ""
     unchecked_because: str = ""
     state: Literal["done", "unfinished", "in progress", "no log"] = "done"
     planned: int = 0
@@ -53,15 +53,15 @@ class Finding:
         """Return how many rounds the log has."""
         return max(self.entries - 1, 0)
 
-    def add(self, result: Recomputation, header: ReadOnlyTable) -> None:
+    def take_result(self, result: Recomputation, header: ReadOnlyTable) -> None:
         """Take over what the recomputation found; another version of the code may choose differently."""
-        self.recomputed = result.rounds
+        self.n_recomputed = result.rounds
         self.unchecked_because = result.stopped_because or self.unchecked_because
         version = str(dict(header.get("versions") or {}).get("sortition", "unknown"))[:40]
         if version == __version__:
             self.faults += result.differences
         else:
-            self.made_by = version
+            self.other_version = version
             self.doubts += result.differences
 
     @property
@@ -76,7 +76,7 @@ class Finding:
             return self.state
         if self.doubts:
             return "other version"
-        if self.recomputed < self.rounds or self.unchecked_because:
+        if self.n_recomputed < self.rounds or self.unchecked_because:
             return "partly"
         return "holds"
 
@@ -87,10 +87,10 @@ class Finding:
         if self.state in ("unfinished", "in progress") and not self.faults:
             remarks.append(f"{self.verdict}: how it ends cannot be checked yet.")
         if self.doubts:
-            remarks.append(f"made by version {self.made_by}; choices may differ. {self.doubts[0]}")
-        if self.recomputed < self.rounds:
+            remarks.append(f"made by version {self.other_version}; choices may differ. {self.doubts[0]}")
+        if self.n_recomputed < self.rounds:
             reason = self.unchecked_because or "something else differs"
-            remarks.append(f"rounds {self.recomputed} to {self.rounds - 1} were not recomputed: {reason}.")
+            remarks.append(f"rounds {self.n_recomputed} to {self.rounds - 1} were not recomputed: {reason}.")
         elif self.unchecked_because:
             remarks.append(f"{self.unchecked_because}.")
         return remarks

@@ -10,9 +10,9 @@ from typing import NamedTuple, cast
 
 from sortition.audit import hash_chain
 from sortition.audit.encoding import decode_ids, decode_numbers
+from sortition.audit.entry_schema import AnswersEntry, RoundEntry, asked_ids, done_ids
 from sortition.audit.events import has_events
 from sortition.audit.recompute import UNREADABLE
-from sortition.audit.schema import AnswersEntry, RoundEntry, asked_ids, done_ids
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import SortitionError, StorageError, bad, shown
 from sortition.results import run_folder

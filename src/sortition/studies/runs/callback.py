@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.studies.config import RunConfig
 from sortition.studies.types import RunSummary
 

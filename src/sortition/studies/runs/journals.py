@@ -9,8 +9,8 @@ from pathlib import Path
 from sortition.audit.log import AuditLog, salt_of
 from sortition.core.errors import StorageError
 from sortition.core.observer import together
-from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
+from sortition.core.round_record import RoundRecord
 from sortition.core.storage.journal import Journal
 from sortition.results import run_folder
 from sortition.studies.types import RunSummary

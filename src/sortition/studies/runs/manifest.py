@@ -5,13 +5,13 @@ from __future__ import annotations
 import platform
 
 from sortition import __version__
-from sortition.audit.entries import installed_version
+from sortition.audit.entry_writer import installed_version
 from sortition.core.cost import MOST_ROUNDS
 from sortition.results import run_folder
 from sortition.simulation import Setup
-from sortition.studies import methods, own_code
+from sortition.studies import method_entries, own_code
+from sortition.studies.build_federation import BuiltFederation
 from sortition.studies.config import RunConfig
-from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs.hardware import hardware
 from sortition.studies.types import TomlTable
 
@@ -35,10 +35,10 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "classes": parts.dataset.classes,
         "test_examples": len(parts.dataset.y_test),
         "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
-        "engine": setup.world.learner.engine_for(setup.world.rule, setup.cohort),
+        "engine": setup.world.learner.engine_choice.engine_for(setup.world.rule, setup.cohort),
         "method": type(selector).__name__,
         "parameters": {name: str(value) for name, value in selector.parameters().items()},
-        "needs": methods.needs_of(selector),
+        "needs": method_entries.needs_of(selector),
     }
     if config.task is not None:
         document["targets"] = parts.dataset.described_targets()
@@ -52,7 +52,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         *parts.train.notes,
         *built.availability.notes,
         *built.world.fleet.notes,
-        *methods.outside_notes(selector),
+        *method_entries.outside_notes(selector),
         *selector.remarks(setup.conditions),
         *_engine_notes(setup),
         *_limit_notes(config),
@@ -62,7 +62,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
 
 def _engine_notes(setup: Setup) -> list[str]:
     """Note why clients train one after the other although their steps are small."""
-    note = setup.world.learner.engine_note(setup.world.rule, setup.cohort)
+    note = setup.world.learner.engine_choice.note(setup.world.rule, setup.cohort)
     return [note] if note else []
 
 

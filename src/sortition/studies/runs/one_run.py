@@ -14,20 +14,20 @@ import numpy as np
 from sortition.audit.encoding import json_value
 from sortition.audit.log import salt_of
 from sortition.core.arrays import Array
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.results import attrition, metrics, run_folder
 from sortition.results.statistics import HIGHER
-from sortition.simulation import Setup, Simulation, checkpoint
-from sortition.studies import federation
+from sortition.simulation import Setup, Simulation, run_checkpoint
+from sortition.studies import build_federation
+from sortition.studies.build_federation import BuiltFederation
 from sortition.studies.config import RunConfig, Target
-from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callbacks
 from sortition.studies.runs.journals import Journals, keeps_audit_log
 from sortition.studies.runs.manifest import manifest
 from sortition.studies.runs.reference import Reference, reference
 from sortition.studies.runs.resume import resume_or_start
-from sortition.studies.runs.task import OnRound, Play
+from sortition.studies.runs.run_task import OnRound, Play
 from sortition.studies.types import RunSummary, TomlTable
 
 CHECKPOINT_SECONDS = 10.0
@@ -69,7 +69,7 @@ def play(
 
     Returns True if the run is finished, and False if it was stopped.
     """
-    built, setup = federation.setup(config)
+    built, setup = build_federation.setup(config)
     run = OpenRun(
         config=config,
         path=path,
@@ -197,7 +197,7 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     if world.has_label_counts:
         arrays["label_counts"] = world.label_counts
     if config.rounds is not None and _stores_availability(run, config.rounds):
-        arrays["availability"] = federation.availability_bits(run.setup, config.rounds)
+        arrays["availability"] = build_federation.availability_bits(run.setup, config.rounds)
     if world.fleet.differs:
         arrays["seconds"] = world.costs.quiet_seconds
     if world.adversaries is not None:
@@ -214,7 +214,7 @@ def _add_availability(run: OpenRun, rounds: int) -> None:
     """Store who was reachable in a run whose number of rounds was not known before its end."""
     if run.config.rounds is None and _stores_availability(run, rounds):
         arrays = run_folder.Run(run.path).federation()
-        arrays["availability"] = federation.availability_bits(run.setup, rounds)
+        arrays["availability"] = build_federation.availability_bits(run.setup, rounds)
         write_folder.write_arrays(run.path / run_folder.FEDERATION, arrays)
 
 
@@ -227,7 +227,7 @@ def _rounded(timings: Mapping[str, float]) -> dict[str, float]:
 def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
     """Save the records first, then the checkpoint that counts on them."""
     journals.sync()
-    checkpoint.save(path / run_folder.CHECKPOINT, simulation)
+    run_checkpoint.save(path / run_folder.CHECKPOINT, simulation)
 
 
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:

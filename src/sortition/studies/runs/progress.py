@@ -57,7 +57,7 @@ class Lines:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.active: dict[int, Event] = {}
-        self.ended = 0
+        self.n_done = 0
 
     @contextmanager
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
@@ -85,13 +85,13 @@ class Lines:
         last_event = self.active.pop(event.index, event)
         details = ""
         if event.kind == "done":
-            self.ended += 1
+            self.n_done += 1
             if last_event.value is not None:
                 details = f"  {_figure_name(run)} {last_event.value:.3f}"
         elif event.kind == "failed":
             details = f": {event.text.strip().splitlines()[-1]}"
         seconds = time.monotonic() - self.started_at
-        self._print(f"[{self.ended}/{len(self.runs)}, {seconds:.0f} s] {event.kind} {name_of(run)}{details}")
+        self._print(f"[{self.n_done}/{len(self.runs)}, {seconds:.0f} s] {event.kind} {name_of(run)}{details}")
 
     def _running(self) -> str:
         """Return the first running runs, and how many more there are: lock-step may play a hundred at once."""
@@ -120,8 +120,8 @@ class Bars:
         columns = ("{task.description}", BarColumn(bar_width=24), TextColumn("{task.fields[shown]}"))
         self.bars = RichProgress(*columns, TimeRemainingColumn(compact=True), console=console, transient=True)
         self.tasks: dict[int, TaskID] = {}
-        self.ended = 0
-        self.failed = 0
+        self.n_done = 0
+        self.n_failed = 0
 
     @contextmanager
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
@@ -144,11 +144,11 @@ class Bars:
         else:
             if event.kind == "done":
                 self._move(event.index, _extent(run))
-                self.ended += 1
+                self.n_done += 1
             elif event.kind == "failed":
-                self.failed += 1
+                self.n_failed += 1
                 self.bars.console.print(f"failed: {name_of(run)}", style="red", markup=False)
-            self.bars.update(self.total, shown=f"{self.ended}/{len(self.runs)}{_failures(self.failed)}")
+            self.bars.update(self.total, shown=f"{self.n_done}/{len(self.runs)}{_failures(self.n_failed)}")
             self.bars.remove_task(self.tasks.pop(event.index))
 
     def _move(self, index: int, part: float) -> None:
@@ -163,8 +163,8 @@ class NotebookBar:
 
     def __init__(self) -> None:
         self.parts: dict[int, float] = {}
-        self.ended = 0
-        self.failed = 0
+        self.n_done = 0
+        self.n_failed = 0
         self.drawn_at = 0.0
         self.markup = ""
         self.handle: DisplayHandle | None = None
@@ -180,7 +180,7 @@ class NotebookBar:
             yield
         finally:
             seconds = time.monotonic() - self.started_at
-            self._show(f"{self.ended} of {len(runs)} runs played in {seconds:.0f} s{_failures(self.failed)}")
+            self._show(f"{self.n_done} of {len(runs)} runs played in {seconds:.0f} s{_failures(self.n_failed)}")
 
     def update(self, event: Event) -> None:
         """Move the bar."""
@@ -189,9 +189,9 @@ class NotebookBar:
             self.parts[event.index] = _shown_part(run, event)
         elif event.kind == "done":
             self.parts[event.index] = _extent(run)
-            self.ended += 1
+            self.n_done += 1
         elif event.kind == "failed":
-            self.failed += 1
+            self.n_failed += 1
         self._draw(force=event.kind in ("done", "failed"))
 
     def say(self, text: str) -> None:
@@ -204,8 +204,8 @@ class NotebookBar:
         self.drawn_at = time.monotonic()
         share = sum(self.parts.values()) / max(self.total, 1)
         self._show(
-            f'<progress value="{share:.3f}" max="1"></progress> {self.ended}/{len(self.runs)} runs'
-            f"{_failures(self.failed)}, {100 * share:.0f} % of the work"
+            f'<progress value="{share:.3f}" max="1"></progress> {self.n_done}/{len(self.runs)} runs'
+            f"{_failures(self.n_failed)}, {100 * share:.0f} % of the work"
         )
 
     def _show(self, markup: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.core.record import RoundRecord
+from sortition.core.round_record import RoundRecord
 from sortition.core.streams import stream
 from sortition.simulation import Setup, World
 from sortition.studies.config import RunConfig

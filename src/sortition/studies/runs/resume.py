@@ -10,7 +10,7 @@ from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import difference
 from sortition.results import run_folder
 from sortition.results.sweeps import flat
-from sortition.studies import methods, own_code
+from sortition.studies import method_entries, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.types import ReadOnlyTable
 
@@ -29,7 +29,7 @@ def resume_or_start(path: Path, setup: Setup, data: ReadOnlyTable) -> Simulation
         setup: what is played.
         data: name and digests of the data, as the manifest has them; a checkpoint on other data is refused.
     """
-    from sortition.simulation import checkpoint, start
+    from sortition.simulation import run_checkpoint, start
 
     previous_manifest = run_folder.Run(path).manifest
     if not (path / run_folder.CHECKPOINT).exists() or not previous_manifest:
@@ -37,7 +37,7 @@ def resume_or_start(path: Path, setup: Setup, data: ReadOnlyTable) -> Simulation
     changed = difference(previous_manifest.get("data", {}), data)
     if changed:
         raise StorageError(f"{path} was run on other data: {changed}.")
-    return checkpoint.load(path / run_folder.CHECKPOINT, setup)
+    return run_checkpoint.load(path / run_folder.CHECKPOINT, setup)
 
 
 def state(run: RunConfig, path: Path) -> RunState:
@@ -124,4 +124,4 @@ def _until_keys(table: ReadOnlyTable) -> list[str]:
 
 
 def _plans_for_its_horizon(run: RunConfig) -> bool:
-    return methods.selector(run.method.name, run.method.options).needs.horizon
+    return method_entries.selector(run.method.name, run.method.options).needs.horizon

@@ -19,7 +19,7 @@ from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.folder_checks import PlannedRuns, check_other_runs
 from sortition.studies.runs.progress import Progress, Quiet
 from sortition.studies.runs.resume import state
-from sortition.studies.runs.task import OneRun
+from sortition.studies.runs.run_task import OneRun
 from sortition.studies.track import trackers
 from sortition.studies.types import TomlTable
 from sortition.studies.workers import local, ray_cluster
@@ -151,7 +151,7 @@ def check(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | N
     """
     with uncollected():
         from sortition.simulation import start
-        from sortition.studies import federation
+        from sortition.studies import build_federation
 
     python_objects.receive(objects or {})
     checked = set()
@@ -159,7 +159,7 @@ def check(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | N
         key = (run.setting, run.method.label)
         if key not in checked:
             checked.add(key)
-            start(federation.setup(run)[1])
+            start(build_federation.setup(run)[1])
 
 
 def _write_index(out: Path, plan: StudyPlan) -> None:

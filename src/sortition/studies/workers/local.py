@@ -17,9 +17,9 @@ from sortition.studies import python_objects
 from sortition.studies.config import Data, RunConfig
 from sortition.studies.lockstep import groups
 from sortition.studies.python_objects import RegisteredObject
+from sortition.studies.workers.lockstep_runs import attempt_all
 from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread, unaware_of_main
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle
-from sortition.studies.workers.together import attempt_all
 
 Objects = Mapping[str, RegisteredObject]
 Check = Callable[[Sequence[RunConfig], Objects], None]
@@ -203,7 +203,7 @@ class ProcessScheduler(Scheduler[_Process, Group]):
                 self._worker_failed(worker)
                 continue
             if event is None:
-                worker.index = None
+                worker.job_index = None
                 continue
             if event.kind in ENDS:
                 self.ended.add(event.index)
@@ -212,16 +212,16 @@ class ProcessScheduler(Scheduler[_Process, Group]):
     def _worker_failed(self, worker: _Process) -> None:
         worker.process.join()
         self.workers.remove(worker)
-        if worker.index is None:
+        if worker.job_index is None:
             return
         text = f"Its process ended with code {worker.process.exitcode} (memory used up, or killed)."
-        for index in self.jobs[worker.index].keys() - self.ended:
+        for index in self.jobs[worker.job_index].keys() - self.ended:
             self.on_event(Event("failed", index, text=text))
 
     def stop_workers(self) -> None:
         """Let idle processes end themselves, and terminate the others."""
         for worker in self.workers:
-            if worker.index is None:
+            if worker.job_index is None:
                 worker.stop()
             else:  # a second Ctrl-C, or an error of ours
                 worker.process.terminate()

@@ -22,7 +22,7 @@ from sortition.core.errors import DataError, InputError, SortitionError, bad
 from sortition.core.import_policy import imported
 from sortition.studies import own_code
 from sortition.studies.config import RunConfig
-from sortition.studies.runs.task import OneRun
+from sortition.studies.runs.run_task import OneRun
 from sortition.studies.workers.process_control import THREADS
 from sortition.studies.workers.ray_scheduler import RayScheduler
 from sortition.studies.workers.scheduler import OnEvent

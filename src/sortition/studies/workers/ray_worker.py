@@ -19,7 +19,7 @@ from sortition.studies.workers.folder_sync import Piece
 from sortition.studies.workers.scheduler import ENDS, Event, attempt
 
 if TYPE_CHECKING:
-    from sortition.studies.runs.task import OneRun
+    from sortition.studies.runs.run_task import OneRun
 
 WAIT_SECONDS = 0.5  # that a call waits for something new
 

@@ -103,13 +103,13 @@ class WorkerHandle:
     """A worker, which plays one job at a time.
 
     Attributes:
-        index: the job that it plays; None while it is idle.
-        ready: whether it has answered.
+        job_index: the job that it plays; None while it is idle.
+        has_answered: whether it has answered.
         stopping: whether it was asked to end.
     """
 
-    index: int | None = None
-    ready: bool = True
+    job_index: int | None = None
+    has_answered: bool = True
     stopping: bool = False
 
     def stop(self) -> None:
@@ -127,14 +127,14 @@ class Scheduler(ABC, Generic[W, J]):
     def __init__(self, jobs: Sequence[J], on_event: OnEvent) -> None:
         self.jobs = jobs
         self.on_event = on_event
-        self.waiting = deque(range(len(jobs)))
+        self.waiting_jobs = deque(range(len(jobs)))
         self.workers: list[W] = []
 
     def run(self) -> bool:
         """Play all jobs, and return whether all were played: Ctrl-C lets the rounds in progress end."""
         with interruptible() as pressed:
             try:
-                while self._busy() or (self.waiting and not pressed()):
+                while self._busy() or (self.waiting_jobs and not pressed()):
                     if pressed():
                         for worker in self.workers:
                             worker.stop()
@@ -146,16 +146,16 @@ class Scheduler(ABC, Generic[W, J]):
             return not pressed()
 
     def _busy(self) -> bool:
-        return any(worker.index is not None for worker in self.workers)
+        return any(worker.job_index is not None for worker in self.workers)
 
     def _submit_waiting(self) -> None:
         """Give the next waiting jobs to idle workers, after starting the workers that are missing."""
-        if self.waiting:
+        if self.waiting_jobs:
             self.start_workers()
         for worker in self.workers:
-            if worker.ready and worker.index is None and self.waiting:
-                worker.index = self.waiting.popleft()
-                self.submit(worker, worker.index)
+            if worker.has_answered and worker.job_index is None and self.waiting_jobs:
+                worker.job_index = self.waiting_jobs.popleft()
+                self.submit(worker, worker.job_index)
 
     @abstractmethod
     def start_workers(self) -> None:

@@ -1,0 +1,303 @@
+"""What clients send is screened before a selector sees it: NaN, negative losses, wrong shapes, absurd norms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
+from sortition.core.errors import bad
+from sortition.core.guards.settings import Guards
+from sortition.core.questions import Reading
+from sortition.core.signals import Signal
+
+Answers = Reading | Mapping[int, npt.ArrayLike]
+Shape = tuple[int, ...]
+NOT_A_NUMBER = "not a number"
+
+
+class Screened(NamedTuple):
+    """An answer, screened.
+
+    Attributes:
+        reading: the sound rows.
+        rejected: who sent an unsound one, and why.
+        dimensions: the dimension of each vector that has another one than the right one, by client.
+        compared: who is refused only because of what others send.
+        ids: (m,) clients whose rows have the right shape.
+        norms: (m,) the norms of these rows; NaN where one is no possible value.
+    """
+
+    reading: Reading
+    rejected: dict[int, str]
+    dimensions: dict[int, int] = {}
+    compared: frozenset[int] = frozenset()
+    ids: Ids = np.empty(0, np.int64)
+    norms: Floats = np.empty(0)
+
+
+def screen(
+    signal: Signal,
+    answers: Answers,
+    asked: Ids,
+    shape: Shape | None,
+    guards: Guards | None = None,
+    *,
+    largest_dimension: int | None = None,
+    scale: float | None = None,
+) -> Screened:
+    """The sound rows of an answer, and who sent an unsound one, with the reason.
+
+    ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
+    of at most ``largest_dimension`` entries. Norms are held against ``scale``, or against their own median. Ids that
+    were not asked are the caller's mistake and raise.
+    """
+    _check_asked(signal, answers, asked)
+    guards = guards or Guards()
+    shape = _row_shape(signal, asked, shape)
+    if isinstance(answers, Reading) and _is_table(answers.values, shape, largest_dimension):
+        return _screen_table(signal, answers, asked, guards=guards, scale=scale)
+    tabulated = _tabulated(answers, shape, largest_dimension)
+    table = _screen_table(signal, tabulated.reading, asked, guards=guards, scale=scale)
+    return table._replace(rejected=tabulated.rejected | table.rejected, dimensions=tabulated.dimensions)
+
+
+def is_compared(signal: Signal) -> bool:
+    """Whether rows of a signal have a scale: the server's may differ by any factor, and of pairs company decides."""
+    return signal.of not in ("server", "pairs")
+
+
+def in_order_asked(signal: Signal, answers: Answers, asked: Ids) -> Answers:
+    """The same rows in the order in which their clients were asked, whatever the order in which they arrived.
+
+    So that a choice among equal values does not depend on the network. Ids that were not asked raise.
+    """
+    _check_asked(signal, answers, asked)
+    if isinstance(answers, Mapping):
+        return {client: answers[client] for client in asked.tolist() if client in answers}
+    if np.array_equal(answers.ids, asked):
+        return answers
+    place = {client: row for row, client in enumerate(answers.ids.tolist())}
+    rows = [place[client] for client in asked.tolist() if client in place]
+    return Reading(answers.ids[rows], answers.values[rows])
+
+
+def _check_asked(signal: Signal, answers: object, asked: Ids) -> None:
+    if not isinstance(answers, Reading | Mapping):
+        raise bad("answer", "a Reading or a mapping from client id to row", answers)
+    ids = answers.ids if isinstance(answers, Reading) else as_ids("Reading.ids", list(answers))
+    if np.array_equal(ids, asked):  # the usual case, and at a million clients a sort is not free
+        return
+    outside = not_among(ids, np.sort(asked))
+    if outside.size:
+        raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
+
+
+def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
+    if signal.scalar:
+        return ()
+    return (asked.size,) if signal.of == "pairs" else known
+
+
+def _is_table(values: Array, shape: Shape | None, largest_dimension: int | None) -> bool:
+    """Whether all rows have the shape that is wanted, or a dimension that is believed where none is known."""
+    if shape is not None:
+        return values.shape[1:] == shape
+    return values.ndim == 2 and (largest_dimension is None or values.shape[1] <= largest_dimension)
+
+
+def rows_of(answers: Answers) -> dict[int, Array | None]:
+    """Each client's row as the array that was sent, not yet as floats; None for what is no number."""
+    if isinstance(answers, Reading):
+        return dict(zip(answers.ids.tolist(), answers.values, strict=True))
+    return {int(client): _as_array(row) for client, row in answers.items()}
+
+
+def _as_array(row: npt.ArrayLike) -> Array | None:
+    """A row as it was sent; None for what is no number: texts, dates, complex numbers."""
+    try:
+        array = np.asarray(row)
+    except Exception:  # what a client sends can raise anything
+        return None
+    return array if array.dtype.kind in "biufO" else None
+
+
+def as_floats(row: npt.ArrayLike) -> Array | None:
+    """A row as float64; None for what is no number, also whole numbers beyond any float."""
+    array = _as_array(row)
+    try:
+        return None if array is None else array.astype(np.float64)
+    except Exception:  # an object's own conversion can raise anything
+        return None
+
+
+def _usual_shape(rows: Mapping[int, Array | None], largest_dimension: int | None) -> Shape:
+    """The shape of most vectors among the rows, of those whose dimension is believed."""
+    vectors = [row for row in rows.values() if row is not None and row.ndim == 1 and row.size]
+    shapes = Counter(row.shape for row in vectors if largest_dimension is None or row.size <= largest_dimension)
+    return shapes.most_common(1)[0][0] if shapes else (0,)
+
+
+def _tabulated(answers: Answers, shape: Shape | None, largest_dimension: int | None) -> Screened:
+    """The rows of one shape as floats, and the reasons against the others; an unknown shape is that of most vectors.
+
+    A row is checked as it was sent, and widened to float64 only where its shape is the right one.
+    """
+    rows = rows_of(answers)
+    if shape is None:
+        shape = _usual_shape(rows, largest_dimension)
+    sound_rows: dict[int, Array] = {}
+    rejected: dict[int, str] = {}
+    dimensions: dict[int, int] = {}
+    for client, row in rows.items():
+        if row is None:
+            rejected[client] = NOT_A_NUMBER
+        elif row.ndim == 1 and largest_dimension is not None and row.size > largest_dimension and row.shape != shape:
+            rejected[client] = (
+                f"{row.size:,} numbers, more than the {largest_dimension:,} that are believed without a ModelSize"
+            )
+        elif row.shape != shape or not row.size:
+            rejected[client] = f"shape {row.shape} in place of {shape}"
+            if row.ndim == 1 and row.size:
+                dimensions[client] = row.size
+        elif (floats := as_floats(row)) is None:
+            rejected[client] = NOT_A_NUMBER
+        else:
+            sound_rows[client] = floats
+    table = np.stack(list(sound_rows.values())) if sound_rows else np.empty((0, *shape))
+    return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, dimensions)
+
+
+def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None) -> Screened:
+    """The sound rows of a table whose rows have the right shape."""
+    values = reading.values
+    if not len(reading):
+        return Screened(reading, {})
+    if signal.of == "pairs":
+        return _screen_products(reading, asked, guards)
+    flat = values.reshape(len(reading), -1)
+    row_norms = norms(flat)
+    reasons: dict[int, str] = {}
+    if signal.nonnegative:
+        negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(row_norms))
+        reasons = dict.fromkeys(negative.tolist(), "negative")
+        row_norms[negative] = np.nan  # they do not count for the median
+    compared = {} if signal.of == "server" else guards.too_far(row_norms, scale)
+    reasons = compared | guards.absurd(row_norms) | reasons
+    if not reasons:
+        return Screened(reading, {}, ids=reading.ids, norms=row_norms)
+    sound = np.ones(len(reading), dtype=bool)
+    sound[list(reasons)] = False
+    rejected = {int(reading.ids[row]): reason for row, reason in sorted(reasons.items())}
+    only_compared = frozenset(int(reading.ids[row]) for row, reason in compared.items() if reasons[row] == reason)
+    return Screened(
+        reading=Reading(reading.ids[sound], reading.values[sound]),
+        rejected=rejected,
+        compared=only_compared,
+        ids=reading.ids,
+        norms=row_norms,
+    )
+
+
+def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> Screened:
+    """The rows of products between clients, without those of clients whose products are no possible value.
+
+    A product has two authors, so that one client can spoil an entry of everybody's row. Whoever has the most unsound
+    entries is refused first, until none is left; where several have as many, nobody knows whose fault it is, and they
+    are refused without blame. The remaining rows have NaN where a refused client's product was.
+    """
+    answered = np.flatnonzero(np.isin(asked, reading.ids))
+    products = reading.values[:, answered]
+    unsound = _unsound_entries(products, guards)
+    reasons: dict[int, str] = {}
+    blameless: set[int] = set()
+    while unsound.any():
+        entries = unsound.sum(axis=0) + unsound.sum(axis=1)
+        worst = np.flatnonzero(entries == entries.max())
+        for row in worst.tolist():
+            both_sides = np.concatenate([products[row][unsound[row]], products[:, row][unsound[:, row]]])
+            reasons[row] = _reason_against(both_sides, guards)
+        if worst.size > 1:
+            blameless.update(worst.tolist())
+        unsound[worst] = False
+        unsound[:, worst] = False
+    if not reasons:
+        return Screened(reading, {})
+    sound = np.ones(len(reading), bool)
+    sound[list(reasons)] = False
+    values = reading.values[sound]
+    values[:, answered[~sound]] = np.nan
+    return Screened(
+        reading=Reading(reading.ids[sound], values),
+        rejected={int(reading.ids[row]): reason for row, reason in sorted(reasons.items())},
+        compared=frozenset(int(reading.ids[row]) for row in blameless),
+    )
+
+
+def _unsound_entries(products: Array, guards: Guards) -> npt.NDArray[np.bool_]:
+    """A mask (n, n) of products that are not finite, beyond the bound, or larger than such clients usually have.
+
+    How large a client's products usually are is the median of its own ones that are not 0, so that the others cannot
+    move it; all products of a client whose median exceeds everybody's too much are unsound.
+    """
+    with np.errstate(invalid="ignore"):
+        sizes = np.abs(products)
+        unsound: npt.NDArray[np.bool_] = ~np.isfinite(products) | (sizes > (guards.bound or np.inf))
+    believed = np.where(unsound | (sizes == 0), np.nan, sizes)
+    known = ~np.isnan(believed).all(axis=1)
+    if not guards.norm or not known.any():
+        return unsound
+    by_client = np.nanmedian(believed[known], axis=1)
+    usual = float(np.median(by_client))
+    scales = np.full(len(products), usual)
+    scales[known] = by_client
+    expected = np.outer(scales, scales) / usual
+    too_large = sizes > guards.norm * np.maximum(expected, usual)
+    outsized = scales > guards.norm * usual
+    too_large[outsized] = True
+    too_large[:, outsized] = True
+    return unsound | too_large
+
+
+def _reason_against(entries: Array, guards: Guards) -> str:
+    """What is wrong with a client's unsound products."""
+    if not np.isfinite(entries).all():
+        return "not finite"
+    if (np.abs(entries) > (guards.bound or np.inf)).any():
+        return f"norm above {guards.bound:g}"
+    return f"norm above {guards.norm:g} times the median"
+
+
+def norms(rows: Array) -> Floats:
+    """The Euclidean norm of each row (n, d), infinite or NaN where the row is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if rows.shape[1] == 1:
+            return np.abs(rows[:, 0])
+        row_norms: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        not_finite = np.flatnonzero(~np.isfinite(row_norms))  # a square may overflow where the norm does not
+        if not_finite.size:
+            row_norms = row_norms.astype(np.float64)
+            largest = np.abs(rows[not_finite]).max(axis=1).astype(np.float64)
+            row_norms[not_finite] = largest * np.sqrt(np.sum((rows[not_finite] / largest[:, None]) ** 2, axis=1))
+    return row_norms
+
+
+def winsorised(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:
+    """One number a client, clipped at median + ``limit`` · 1.4826 MAD of the reading, or at ``most``; how many were.
+
+    1.4826 makes the median absolute deviation that of a normal law. Where most are equal, the median is the scale.
+    """
+    values = reading.values
+    if not len(reading):
+        return reading, 0
+    median = float(np.median(values))
+    spread = 1.4826 * float(np.median(np.abs(values - median))) or median
+    highest = min(median + limit * spread, most) if spread > 0 else most
+    too_high = values > highest
+    if not too_high.any():
+        return reading, 0
+    return Reading(reading.ids, np.where(too_high, highest, values)), int(too_high.sum())

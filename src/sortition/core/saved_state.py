@@ -1,0 +1,250 @@
+"""A registrar's snapshot, written and read back; it is checked against the selection that goes on with it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids, as_ids
+from sortition.core.cohort import NOBODY
+from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.guards.eligibility import Eligibility
+from sortition.core.guards.row_dimensions import Dimensions
+from sortition.core.guards.row_screening import Shape
+from sortition.core.guards.scales import MODEL
+from sortition.core.guards.settings import Guards
+from sortition.core.in_flight import Flights
+from sortition.core.intake import Intake
+from sortition.core.population import LARGEST
+from sortition.core.selector import Needs
+from sortition.core.state import State
+from sortition.core.storage import snapshot
+from sortition.core.storage.safe_files import whole_number
+from sortition.core.storage.snapshot import StoredTable, part, prefixed
+
+if TYPE_CHECKING:
+    from sortition.core.registrar import Registrar
+
+
+class LastSelection(NamedTuple):
+    """Whom the latest selection could choose, and how many of them."""
+
+    available: Ids
+    budget: int
+
+
+@dataclass(frozen=True, eq=False)
+class Restored:
+    """What the next round depends on, as a snapshot holds it.
+
+    Attributes:
+        state: what the method remembers.
+        eligibility: what the guards remember.
+        counters: messages that did not count, by kind.
+        shapes: the shapes of vector signals' rows that are known.
+        dimensions: the dimensions of vector signals.
+        index: selections so far.
+        version: of the model.
+        events: entries of an audit log so far.
+        flights: work in flight.
+        intake: what clients sent since the last step; None where nothing is under way.
+        chosen: clients that were chosen since the last step.
+        online: who was reachable at the latest selection.
+        last_selection: whom, and how many, it could choose.
+    """
+
+    state: State
+    eligibility: Eligibility
+    counters: dict[str, int]
+    shapes: dict[str, Shape]
+    dimensions: Dimensions
+    index: int
+    version: int
+    events: int
+    flights: Flights
+    intake: Intake | None
+    chosen: Ids
+    online: Ids
+    last_selection: LastSelection
+
+
+class Settings(NamedTuple):
+    """What a saved registrar was made with."""
+
+    seed: int
+    horizon: int | None
+    guards: Guards
+
+
+def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
+    """Return everything that the next round depends on, as named arrays and a JSON-able header."""
+    arrays = prefixed("state.", registrar.state.arrays())
+    memory = registrar.eligibility.export() | registrar.dimensions.export()
+    arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
+    header: dict[str, object] = {
+        "selector": registrar.method_name,
+        "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},
+        "seed": int(registrar.seed),
+        "horizon": registrar.horizon,
+        **registrar.options(),
+        "guards": registrar.guards.changed(),
+        "index": registrar.index,
+        "counters": dict(registrar.counters),
+        "shapes": {name: list(shape) for name, shape in registrar.shapes.items()},
+    }
+    if has_work_under_way(registrar):
+        arrays |= _arrays_under_way(registrar)
+        header["under_way"] = _header_under_way(registrar)
+    return arrays, header
+
+
+def has_work_under_way(registrar: Registrar) -> bool:
+    """Tell whether selections and versions differ, or anything is in flight: a round that is over has none of it."""
+    counts_differ = not registrar.index == registrar.version == registrar.events
+    return counts_differ or bool(registrar.flights.selections) or registrar.intake is not None
+
+
+def _arrays_under_way(registrar: Registrar) -> dict[str, Array]:
+    return {
+        **registrar.flights.arrays(),
+        "chosen": registrar.chosen.copy(),
+        "online": registrar.online.copy(),
+        "last_available": registrar._last_selection.available.copy(),
+    }
+
+
+def _header_under_way(registrar: Registrar) -> dict[str, object]:
+    intake = None
+    if registrar.intake is not None:
+        intake = registrar.intake.export()
+    return {
+        "version": registrar.version,
+        "events": registrar.events,
+        "flights": registrar.flights.tables(),
+        "intake": intake,
+        "budget": registrar._last_selection.budget,
+    }
+
+
+def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
+    """Read what ``Registrar.export`` gave, for a registrar that takes over; refuse that of another selection."""
+    try:
+        _, current_header = export(registrar)
+        changes = snapshot.difference(_identity(header), _identity(current_header))
+        if changes:
+            raise StorageError(f"Snapshot is of another selection: {changes}.")
+        return _parsed(arrays, header, registrar)
+    except InputError as error:
+        raise StorageError(f"Snapshot is damaged: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
+
+
+def _parsed(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
+    n_clients = registrar.population.n_clients
+    shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
+    index = whole_number(header["index"], "index", most=LARGEST)
+    state = _state(arrays, type(registrar.state), n_clients)
+    eligibility = copy.copy(registrar.eligibility)
+    eligibility.restore(
+        arrays, strikes=_counts(arrays["quarantined"], n_clients), until=_counts(arrays["until"], n_clients)
+    )
+    restored = Restored(
+        state=state,
+        eligibility=eligibility,
+        counters={name: whole_number(header["counters"][name], name) for name in registrar.counters},
+        shapes=shapes,
+        dimensions=registrar.dimensions.restored(arrays, shapes),
+        index=index,
+        version=index,
+        events=index,
+        flights=Flights(),
+        intake=None,
+        chosen=NOBODY,
+        online=NOBODY,
+        last_selection=LastSelection(available=NOBODY, budget=1),
+    )
+    under_way = header.get("under_way")
+    if under_way is None:  # the snapshot was taken when a round was over
+        return restored
+    intake = None
+    if under_way["intake"] is not None:
+        scales = registrar.eligibility.scales
+        names = {MODEL} if scales is None else scales.norms.keys()
+        intake = registrar.fresh_intake().restored(under_way["intake"], names, n_clients)
+    return replace(
+        restored,
+        version=whole_number(under_way["version"], "version", most=LARGEST),
+        events=whole_number(under_way["events"], "events", most=LARGEST),
+        flights=Flights.restored(arrays, under_way["flights"], n_clients),
+        intake=intake,
+        chosen=_known_ids("chosen", arrays, n_clients),
+        online=_known_ids("online", arrays, n_clients),
+        last_selection=LastSelection(
+            available=_known_ids("last_available", arrays, n_clients),
+            budget=whole_number(under_way["budget"], "budget", 1),
+        ),
+    )
+
+
+def _known_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:
+    """Read ids of clients that are there."""
+    ids = as_ids(name, arrays[name])
+    if ids.size and ids.max() >= n_clients:
+        raise bad(name, f"below {n_clients}", int(ids.max()))
+    return ids
+
+
+def settings(header: StoredTable, path: str | Path) -> Settings:
+    """Read seed, horizon and guards of a saved registrar."""
+    try:
+        seed = whole_number(header.get("seed"), "seed")
+        horizon = header.get("horizon")
+        if horizon is not None:
+            horizon = whole_number(horizon, "horizon", 1)
+        return Settings(seed, horizon, Guards(**header["guards"]))
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
+
+
+def optional(header: StoredTable, needs: Needs) -> list[str] | None:
+    """Read the optional facts that a saved selection uses; None where it, or the method, has no options."""
+    if not isinstance(header, Mapping):  # `parse` refuses it
+        return None
+    facts = header.get("optional")
+    if facts is None or not needs.optional:
+        return None
+    if not isinstance(facts, list) or facts != [name for name in needs.optional if name in facts]:
+        raise StorageError(f"Snapshot is of another selection: it uses {facts}, the method has {list(needs.optional)}.")
+    return facts
+
+
+def _identity(header: StoredTable) -> dict[str, object]:
+    """Return what must be the same when a selection goes on."""
+    guards = {f"guards.{name}": value for name, value in header["guards"].items()}
+    return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
+
+
+def _state(arrays: Mapping[str, Array], memory: type[State], n_clients: int) -> State:
+    """Read the method's memory, grown to the clients that have joined since."""
+    state = memory.restored(part(arrays, "state."))
+    if state.n_clients > n_clients:
+        raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {n_clients}.")
+    state.grow(n_clients)
+    return state
+
+
+def _shape(stored: Iterable[object]) -> Shape:
+    return tuple(whole_number(dimension, "a dimension", 1) for dimension in stored)
+
+
+def _counts(array: Array, n_clients: int) -> Ids:
+    """Return (N,) numbers per client, zero for those who joined since."""
+    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
+        raise ValueError(f"strikes or rounds of quarantine of shape {array.shape} and type {array.dtype}")
+    return np.pad(array.astype(np.int64, casting="unsafe"), (0, n_clients - array.size))

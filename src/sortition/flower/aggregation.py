@@ -1,0 +1,226 @@
+"""The user's strategy as the engine that owns the model: it aggregates the replies of a cohort by the cohort's weights.
+
+Where the weights sum to 1, they stand in the replies as ``num-examples``, and the strategy's own mean keeps them. Where
+they do not, or where another rule combines the updates, the strategy is given one model, w + Σ a_k Δ_k, to step from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from logging import WARNING
+from typing import NamedTuple
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.logger import log
+
+from sortition.clients.app_training import RATES
+from sortition.clients.named_arrays import Model, as_vector, from_vector, shared_update
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.cohort import Cohort, Notes
+from sortition.core.errors import InputError
+from sortition.core.storage.snapshot import StoredTable, part, prefixed
+from sortition.federation.members import Members
+from sortition.federation.messages import Reply
+from sortition.federation.model_engine import Combining, Step, learning_rate_of
+from sortition.federation.model_screening import moved, no_further
+from sortition.flower import codec
+from sortition.flower.averaged_metrics import first_metrics, is_amount
+from sortition.flower.base_strategy import Aggregate, BaseStrategy
+from sortition.flower.strategy_kinds import layers
+from sortition.flower.strategy_memory import export_memory, restore_memory
+
+CLOSE = 1e-6  # how far a sum of weights may be from 1
+ALIKE = 0.01  # how far reported and declared numbers of examples may be apart, in proportion to others'
+
+
+class _Counted(NamedTuple):
+    """Whose updates count in a step, how much each does, and what the record says of it."""
+
+    ids: Ids
+    weights: Floats
+    notes: Notes
+
+
+class FlowerEngine:
+    """Keeps the model by the user's strategy.
+
+    Args:
+        base: the strategy.
+        combining: the rule that makes one update of all, where it is not the strategy's own mean.
+    """
+
+    def __init__(self, base: BaseStrategy, combining: Combining) -> None:
+        self.base = base
+        self.combining = combining
+        self.server_round = 0
+        self.config: Mapping[str, object] = {}
+        self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop
+        self._model: Model = {}
+
+    @property
+    def model(self) -> Model:
+        """The model that clients get now."""
+        return self._model
+
+    def show(self, arrays: ArrayRecord) -> None:
+        """Take the arrays that Flower's loop holds: a strategy may have changed them between rounds."""
+        self._model = codec.view_arrays(arrays)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Strategy and combining rule, by which a checkpoint knows them."""
+        strategy = self.base.strategy
+        inside = "/".join(type(layer).__name__ for layer in layers(strategy)[1:])
+        identity: dict[str, object] = {"strategy": type(strategy).__name__}
+        if inside:
+            identity["strategy.inside"] = inside
+        return identity | self.combining.identity
+
+    def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
+        """Return whose metrics cannot be used, where the strategy computes the model from them."""
+        if not self.base.kind.reads_metrics:
+            return {}
+        return self.base.odd_metrics({client: reply.native.content for client, reply in replies.items()})
+
+    def rebased(self, reply: Reply, model: Model) -> Reply:
+        """Return a stale reply with this model in place of its own: a strategy reads it in the message."""
+        message: Message = reply.native
+        records = [name for name, record in message.content.items() if isinstance(record, ArrayRecord)]
+        model_records = [name for name in records if name != codec.ROWS]
+        key = model_records[0]
+        if self.base.model in model_records:
+            key = self.base.model
+        message.content = RecordDict({**message.content, key: codec.to_record(model)})
+        return replace(reply, model=model, native=message)
+
+    def step(self, made_of: Step) -> Notes:
+        """Take the strategy's next model and metrics; none where nobody has a weight."""
+        ids, weights, notes = self._counted(made_of)
+        is_positive = weights > 0
+        weight_of = dict(zip(ids[is_positive].tolist(), weights[is_positive].tolist(), strict=True))
+        self.result = (None, None)
+        if weight_of:
+            self.result = self._aggregated(made_of, weight_of)
+        arrays, metrics = self.result
+        if arrays is not None:
+            arrays = with_integer_dtypes(arrays, self._model)
+            self.result = (arrays, metrics)
+            self._model = codec.view_arrays(arrays)
+        return notes
+
+    def _counted(self, made_of: Step) -> _Counted:
+        """Return who counts and how much; equal weights where the strategy's noise counts on them."""
+        ids = made_of.ids
+        replies_for_noise = self.base.kind.replies_for_noise
+        if not replies_for_noise or not ids.size:
+            return _Counted(ids, made_of.weights, {})
+        if ids.size < replies_for_noise:
+            return _Counted(ids[:0], made_of.weights[:0], {"too_few_for_noise": int(ids.size)})
+        return _Counted(ids, np.full(ids.size, 1 / ids.size), {})
+
+    def _aggregated(self, made_of: Step, weight_of: Mapping[int, float]) -> Aggregate:
+        """Let the strategy aggregate the replies of these clients, or step to a model that we combined."""
+        replies = {client: made_of.replies[client].native for client in weight_of}
+        if self.combining.own:
+            target = self._combined(made_of)
+            return self.base.step(self.server_round, target, replies, weight_of)
+        as_sent = np.isinf(made_of.norm_limit)  # otherwise a reply's own model may be longer than the guards allow
+        if self.base.kind.replies_for_noise or (sums_to_one(made_of.cohort) and as_sent):
+            errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
+            return self.base.aggregate(self.server_round, replies, weight_of, errors)
+        ids = np.array(list(weight_of), np.int64)
+        target = moved(self._model, made_of.models, ids, np.array(list(weight_of.values())))
+        target = no_further(target, self._model, made_of.norm_limit)
+        return self.base.step(self.server_round, target, replies, weight_of)
+
+    def _combined(self, made_of: Step) -> Model:
+        """Return w + the combined update, over the arrays that were sent; whole numbers are averaged."""
+        models = made_of.models
+        clients = made_of.ids.tolist()
+        arrays_of_first = models[clients[0]]
+        model = {name: self._model.get(name, np.zeros_like(value)) for name, value in arrays_of_first.items()}
+        updates = np.stack([shared_update(models[client], model) for client in clients])
+        updates = updates.astype(np.result_type(updates, np.float32), copy=False)
+        update = self.combining.combined(made_of, updates, learning_rate_of(self.config, RATES))
+        counter_names = [name for name, value in model.items() if value.dtype.kind != "f"]
+        counters = {client: {name: models[client][name] for name in counter_names} for client in clients}
+        averaged_counters = moved(self._model, counters, made_of.ids, made_of.weights)
+        return from_vector(as_vector(model) + update, model) | averaged_counters
+
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return the strategy's memory, and the combining rule's."""
+        memory, kinds = export_memory(self.base.strategy)
+        return prefixed("server.", memory) | prefixed("combine.", self.combining.export()), {"server": kinds}
+
+    def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
+        """Go on with this model and what :meth:`export` gave."""
+        self.combining.restore(part(arrays, "combine."))
+        restore_memory(self.base.strategy, part(arrays, "server."), header["server"])
+        self._model = dict(model)
+
+
+def train_config(messages: Mapping[int, Message], key: str) -> Mapping[str, object]:
+    """Return the config of a round's train messages; empty where there is none."""
+    for message in messages.values():
+        config = message.content.get(key)
+        if isinstance(config, ConfigRecord):
+            return config
+        break  # all messages of a round have the same records
+    return {}
+
+
+def sums_to_one(cohort: Cohort) -> bool:
+    """Tell whether a weighted mean says it all; a mass that is 1 only in expectation is kept as it is."""
+    if cohort.mass != "one":
+        return False
+    if not cohort.weights.size:
+        return True
+    return abs(float(cohort.weights.sum()) - 1) <= CLOSE
+
+
+def check_mass(cohort: Cohort, engine: FlowerEngine, method_name: str) -> None:
+    """Refuse a cohort, before it trains, whose mass the strategy cannot keep: Flower rescales weights."""
+    if cohort.ids.size and not (sums_to_one(cohort) or engine.base.kind.linear):
+        raise InputError(
+            f"{method_name} weighs this cohort {float(cohort.weights.sum()):g} in all, and "
+            f"{type(engine.base.strategy).__name__} rescales weights to 1. Use FedAvg, FedProx, FedAvgM, FedAdam, "
+            "FedAdagrad or FedYogi with it."
+        )
+
+
+def log_other_examples(replies: Mapping[int, Reply], members: Members, base: BaseStrategy) -> None:
+    """Say whose reported examples are not those of its facts: Flower's own average goes by those."""
+    if "sizes" not in members.reads or not base.kind.weighs:
+        return
+    ratios = []
+    for client, reply in replies.items():
+        if reply.outcome != "ok":
+            continue
+        reported = first_metrics(reply.native.content)[1].get(base.weighted)
+        declared = float(members[client].facts["sizes"])
+        if is_amount(reported) and declared > 0:
+            ratios.append((float(reported) / declared, client, float(reported), declared))
+    if not ratios or max(ratios)[0] <= (1 + ALIKE) * min(ratios)[0]:
+        return
+    for _, client, reported, declared in (min(ratios), max(ratios)):
+        words = "Client %s reports %s = %g and has %g by its facts: weights are the selector's, which reads the facts."
+        log(WARNING, words, members[client].name, base.weighted, reported, declared)
+
+
+def with_integer_dtypes(arrays: ArrayRecord, model: Model) -> ArrayRecord:
+    """Cast integer arrays (``num_batches_tracked``) back from the floats that Flower's average makes.
+
+    Left as floats they would be joined into update vectors (``as_vector``), whose length would change.
+    """
+    integer_arrays = {}
+    for name, current in model.items():
+        if name not in arrays or current.dtype.kind not in "iub":
+            continue
+        averaged = arrays[name].numpy()
+        if averaged.dtype.kind == "f":
+            integer_arrays[name] = averaged.astype(current.dtype)
+    if not integer_arrays:
+        return arrays
+    return ArrayRecord({**arrays, **codec.to_record(integer_arrays)})

@@ -1,0 +1,232 @@
+"""What both controllers are given, checked before anything runs. All of it goes through JSON, as NVFlare demands."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sortition.core import Guards, Selector
+from sortition.core.errors import InputError, bad, unknown
+from sortition.core.import_policy import imported
+from sortition.core.policy import Policy
+from sortition.core.selector import AnySelector
+from sortition.core.storage.snapshot import StoredTable
+from sortition.core.validation import is_number
+from sortition.federation.arrangement import arranged
+from sortition.federation.deadline import DEADLINE
+from sortition.federation.members import Owner
+from sortition.federation.model_engine import Combining
+from sortition.federation.monitoring import Metrics, MetricsSink, sinks
+from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
+from sortition.federation.pace import Pace
+from sortition.selectors import find
+
+AS_GIVEN = (  # options that mean the same in JSON and in Python
+    "seed",
+    "horizon",
+    "overselect",
+    "facts",
+    "refresh",
+    "wait_for",
+    "patience",
+    "answer_timeout",
+    "profile_timeout",
+    "checkpoint_every",
+)
+TRANSLATED = (
+    "parameters",
+    "guards",
+    "owners",
+    "policy",
+    "ledger",
+    "eligible",
+    "deadline",
+    "pace",
+    "combine",
+    "checkpoint",
+    "resume",
+    "audit",
+    "on_round",
+    "metrics",
+    "shadow",
+    "promote",
+)
+
+
+def read_options(who: str, selector: str, cohort: int, rounds: int, options: StoredTable | None) -> Options:
+    """Read the options of a federation from the table that a controller is given.
+
+    Args:
+        who: the controller's class, for messages.
+        selector: a method's name, or ``package.module:Class`` of one that the server can import.
+        cohort: sites a round.
+        rounds: of the job, for which the selector plans.
+        options: a table of the keys that docs/nvflare.md lists.
+    """
+    table = _table(who, "options", options)
+    option_names = sorted((*AS_GIVEN, *TRANSLATED))
+    for name in table:
+        if name not in option_names:
+            raise unknown("option", name, option_names, f"{who}.options")
+    checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
+    method = _selector(who, selector, _table(who, "parameters", table.get("parameters")))
+    arrangement = arranged(who, method, _shadows(who, table.get("shadow")), table.get("promote"), label=selector)
+    return Options(
+        selector=arrangement.live,
+        arrangement=arrangement,
+        cohort=cohort,
+        guards=_guards(who, _table(who, "guards", table.get("guards"))),
+        owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
+        policy=_policies(who, table.get("policy")),
+        ledger=optional_path(who, "ledger", table.get("ledger") or None),
+        eligible=_function_or_names(who, table.get("eligible")),
+        deadline=_deadline(who, table.get("deadline", DEADLINE)),
+        rule=Pace.of(table.get("pace"), f"{who}.options"),
+        checkpoint=checkpoint,
+        resume=resume,
+        audit=optional_path(who, "audit", table.get("audit") or None),
+        on_round=_function(who, "on_round", table.get("on_round")),
+        metrics=_metrics(who, table.get("metrics")),
+        who=who,
+        **{"horizon": rounds, **{name: table[name] for name in AS_GIVEN if name in table}},
+    )
+
+
+def read_combining(who: str, options: StoredTable | None) -> Combining:
+    """Read how updates become one: the option ``combine``, a rule's name or a table of its parameters."""
+    return Combining.by((options or {}).get("combine", "mean"), who)
+
+
+def _table(who: str, name: str, value: object) -> StoredTable:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise bad(f"{who}.{name}", "a table", value)
+    return value
+
+
+def _selector(who: str, name: str, parameters: StoredTable) -> AnySelector:
+    """Make a selector of a method's name, or of the import path (``module:Class``) of a user's class."""
+    if not isinstance(name, str):
+        raise bad(f"{who}.selector", "the name of a method", name, "Its parameters go into options.")
+    if ":" not in name:
+        return find(name).load(**parameters)
+    method = imported(name, f"{who}.selector")
+    if not (inspect.isclass(method) and issubclass(method, Selector)):
+        raise bad(f"{who}.selector", "a Selector class", name)
+    return method.load(**parameters)
+
+
+def _guards(who: str, table: StoredTable) -> Guards:
+    try:
+        return Guards(**table)
+    except TypeError as error:
+        raise InputError(f"{who}.guards must hold keys of Guards; {error}.") from None
+
+
+def _policies(who: str, value: object) -> list[Policy]:
+    """Read the policies of a table, or of a list of tables."""
+    if value is None:
+        return []
+    policies = []
+    for table in _as_list(value):
+        try:
+            policies.append(Policy(**_table(who, "policy", table)))
+        except TypeError as error:
+            raise InputError(f"{who}.policy must hold keys of Policy; {error}.") from None
+    return policies
+
+
+def _owner_of(owners: StoredTable) -> Owner | None:
+    """Return a function from a site's name to its owner; a site that is not named owns itself."""
+    if not owners:
+        return None
+    return lambda site: owners.get(site, site)
+
+
+def _function_or_names(who: str, value: Eligible | str | None) -> Eligible | None:
+    """Return who is eligible: names and tags as they are, or a function by its import path."""
+    if isinstance(value, str) or callable(value):
+        return _function(who, "eligible", value)
+    return value
+
+
+def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
+    """Import a function that an option names."""
+    if path is None:
+        return None
+    if not isinstance(path, str) or ":" not in path:
+        hint = "NVFlare writes options as JSON, so name the function by its import path."
+        raise bad(f"{who}.{name}", "package.module:function", path, hint)
+    function: Callable[..., Any] = imported(path, f"{who}.{name}")
+    if not callable(function):
+        raise bad(f"{who}.{name}", "the import path of a function", path)
+    return function
+
+
+def _shadows(who: str, value: object) -> dict[str, AnySelector]:
+    """Read methods by label: names or import paths, and tables with ``name``, ``label`` and parameters."""
+    if value is None:
+        return {}
+    if not isinstance(value, list):
+        raise bad(f"{who}.shadow", "a list of methods", value, 'Write ["oort"].')
+    shadows: dict[str, AnySelector] = {}
+    for option in value:
+        table: dict[str, Any] = {"name": option}
+        if isinstance(option, Mapping):
+            table = dict(option)
+        name = table.pop("name", None)
+        label = str(table.pop("label", name))
+        if label in shadows:
+            raise bad(f"{who}.shadow", "methods with labels of their own", f"{label!r} twice", "Give each a label.")
+        shadows[label] = _selector(who, name, table)
+    return shadows
+
+
+def _metrics(who: str, value: object) -> tuple[MetricsSink, ...]:
+    """Read where numbers are shown: a port, a table of ``Metrics``, or functions by import path that make a sink."""
+    chosen: list[MetricsSink | int] = []
+    for option in _as_list(value):
+        if isinstance(option, Mapping):
+            chosen.append(_endpoint(who, option))
+            continue
+        make_sink = None
+        if isinstance(option, str):
+            make_sink = _function(who, "metrics", option)
+        if make_sink is not None:
+            chosen.append(make_sink())
+        elif option is not None:
+            chosen.append(option)
+    return sinks(who, chosen)
+
+
+def _as_list(value: object) -> list[Any]:
+    """Return a list as it is, and anything else as a list of one."""
+    if isinstance(value, list):
+        return value
+    return [value]
+
+
+def _endpoint(who: str, table: StoredTable) -> Metrics:
+    try:
+        return Metrics(**table)
+    except TypeError as error:
+        raise InputError(f"{who}.metrics must hold keys of Metrics; {error}.") from None
+
+
+def _deadline(who: str, seconds: float | None) -> float:
+    """Read the seconds of a round; null waits for everybody."""
+    if seconds is None:
+        return math.inf
+    if not (is_number(seconds) and math.isfinite(seconds) and seconds > 0):
+        raise bad(f"{who}.deadline", "seconds > 0, or null", seconds, "null waits for everybody.")
+    return float(seconds)
+
+
+def _resumes(who: str, table: StoredTable) -> bool | None:
+    resume = table.get("resume", False)
+    if not isinstance(resume, bool):
+        raise bad(f"{who}.resume", "true or false", resume)
+    return resume or None

@@ -1,0 +1,509 @@
+"""The simulator where work outlives a step: an event loop over the clients' devices, with a simulated clock.
+
+For every client that is sent to work it is known when its update arrives, or when and how its work ends otherwise. The
+driver takes these events in order, ties by id, until a step is due. Trainings are done late: when an update of a
+selection is needed, everything that waits is trained together, of whatever version. What a client's training gives
+depends on the model and the selection it was sent with, not on when it is computed, so that a run that is resumed goes
+on to the same bits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.cohort import NOBODY, Cohort
+from sortition.core.errors import bad
+from sortition.core.guards.row_screening import Answers
+from sortition.core.questions import Reading
+from sortition.core.turn import Turn
+from sortition.federation.driver import Arrivals, Ending
+from sortition.federation.pace import OpenSelection
+from sortition.federation.staleness import Staleness
+from sortition.learning.vector import Vector
+from sortition.simulation.current_round import SentCohort, as_rows, screen_updates
+from sortition.simulation.faults import FATES
+from sortition.simulation.round_cache import RoundCache, Tracked, Training, Trainings, tracked_by, updates_of
+from sortition.simulation.setup import Setup
+from sortition.simulation.simulation import Simulation, train_all
+from sortition.simulation.world import TrainedCohort
+
+SILENCE = {"before": "it never started", "during": "it stopped on the way", "after": "its upload was lost"}
+DROPPED_OUT = "it fell silent"
+TOO_SLOW = "no answer before the deadline"
+ID_TAKEN = "another client took its id"
+
+
+@dataclass(frozen=True)
+class Flight:
+    """The work of one client.
+
+    Attributes:
+        client: its id.
+        selection: the index of the selection that sent it.
+        ends: the simulated second at which the work ends.
+        seconds: how long it takes.
+        examples: on how many examples it computes.
+        ending: how it ends; None: with an update.
+        uploads: whether an update is sent, used or not.
+    """
+
+    client: int
+    selection: int
+    ends: float
+    seconds: float
+    examples: int
+    ending: Ending | None
+    uploads: bool
+
+
+@dataclass
+class Work:
+    """One selection at work.
+
+    Attributes:
+        index: the index of the selection.
+        version: the version of the model that its members train.
+        clock: the simulated second of the selection, where devices have busy hours; else 0.
+        cache: the model, and what was trained with it.
+        to_train: the members whose updates will arrive, in the cohort's order: they train together.
+        tracked: what the training must measure.
+        unfinished: members whose work has not ended.
+    """
+
+    index: int
+    version: int
+    clock: float
+    cache: RoundCache
+    to_train: Ids
+    tracked: Tracked
+    unfinished: set[int] = field(default_factory=set)
+
+    def training(self) -> Training:
+        """Return the training of the members that have not trained yet."""
+        return self.cache.training(self.to_train, self.tracked)
+
+    def has_trained(self, client: int) -> bool:
+        """Say whether a member has trained, with all that must be measured."""
+        return self.cache.has_trained(client, self.tracked)
+
+
+class OverlappingSimulation(Simulation):
+    """One federation in memory, played step by step, with clients at work over several steps.
+
+    Attributes:
+        pace: for cohorts of the size of this run.
+        work: selections with members at work, or whose updates wait for the step, by index.
+        flying: the work of each client that is at work.
+        arrived: the work of each client whose update waits for the step.
+    """
+
+    def __init__(self, setup: Setup, played: int = 0) -> None:
+        super().__init__(setup, played)
+        self.pace = setup.cohort_pace
+        self._is_buffered = setup.pace.kind == "buffered"
+        self._is_adaptive = setup.pace.is_adaptive
+        self.work: dict[int, Work] = {}
+        self.flying: dict[int, Flight] = {}
+        self.arrived: dict[int, Flight] = {}
+        self._queue: list[tuple[float, int]] = []  # when each client's work ends, and its id
+        self._open_version = -1  # the version whose step is under way
+        self._open_selection = OpenSelection()
+        self._ended_now: dict[int, Flight] = {}  # work that ended since the last step without an update
+        self._replaced: list[int] = []  # clients at work whose ids others took since the last step
+        self._untrained: dict[int, Work] = {}  # selections whose training waits, by index
+        self._last_step = 0.0  # the simulated second at which it was made
+        self.last_seconds: dict[int, float] = {}  # of each client's last training, where steps follow them
+
+    def take_over(self, work: dict[int, Work], flying: dict[int, Flight]) -> None:
+        """Go on with work that was in flight when a checkpoint was written."""
+        self.work = work
+        self.flying = flying
+        self._queue = [(flight.ends, flight.client) for flight in flying.values()]
+        heapq.heapify(self._queue)
+        untrained = {
+            flight.selection for flight in flying.values() if flight.ending is None and not self._is_trained(flight)
+        }
+        self._untrained = {index: work[index] for index in sorted(untrained)}
+
+    # -- who is there --------------------------------------------------------------------------------------------------
+
+    def available(self) -> Ids:
+        """Return who can be reached and is idle."""
+        version = self.registrar.version
+        setup = self.setup.at(version)
+        if self._open_version != version:
+            self._open_version = version
+            self._ended_now = {}
+            self._last_step = self.clock
+            self.current = self._new_round(setup, version)
+            self._note_newcomers(version)
+            self._drop_replaced()
+        self.current.late_readings = []
+        self.current.seconds_asking = 0.0
+        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
+        world = self.current.setup.world
+        world.begin(RoundCache(world, self.params, self.registrar.index, version=version))
+        is_idle = setup.reachable(version, self.clock).copy()
+        is_idle[list(self.flying)] = False
+        is_idle[list(self.arrived)] = False
+        is_idle[list(self._ended_now)] = False  # a client has one place per step
+        return self._admitted(np.flatnonzero(is_idle), version)
+
+    def _drop_replaced(self) -> None:
+        """Drop the work of clients whose ids others have taken."""
+        taken_ids = self.current.joined.get("taken", ())
+        self._replaced = sorted(self.flying.keys() & set(taken_ids))
+        for client in taken_ids:
+            self.last_seconds.pop(client, None)
+        for client in self._replaced:
+            self._end_without_update(self.flying.pop(client))
+
+    def lost(self) -> Mapping[int, Ending]:
+        """Return the clients whose work is lost, since others took their ids."""
+        return dict.fromkeys(self._replaced, Ending("given_up", ID_TAKEN))
+
+    # -- work begins ---------------------------------------------------------------------------------------------------
+
+    def dispatch(self, turn: Turn, cohort: Cohort) -> None:
+        """Find out when the work of each member ends, and charge what it does."""
+        self._end_questions(turn)
+        current = self.current
+        ids = cohort.ids
+        t = turn.index
+        self.clock = self.clock + current.seconds_asking
+        world = current.setup.world
+        fates, progress = current.setup.faults.fates(t, ids)
+        members = SentCohort(ids, fates)
+        current.sent_cohorts.append(members)
+        examples = self._charge_training(ids, fates, progress)
+        current.ledger.training(members.started, n_answered=0, n_wasted=0)
+        limit = self.pace.deadline_after(self.seen)
+        self._send(members, t, examples, limit)
+        if ids.size:
+            self.work[t] = Work(
+                index=t,
+                version=self.registrar.version,
+                clock=world.fleet.clock,
+                cache=world.cache,
+                to_train=np.array([client for client in ids.tolist() if self.flying[client].ending is None], np.int64),
+                tracked=tracked_by(self.reported),
+                unfinished=set(ids.tolist()),
+            )
+            self._untrained[t] = self.work[t]
+        self._check_memory()
+        if self.pace.rule.kind == "rounds":
+            self._open_selection = OpenSelection(
+                index=t,
+                target=self.pace.target(cohort),
+                n_at_work=int(ids.size),
+                closes=self.clock + limit if ids.size else math.inf,
+            )
+        if current.training is None:  # a refill before the step trains with the step
+            current.training = self._awaited_trainings()
+
+    def _send(self, members: SentCohort, t: int, examples: Ids, limit: float) -> None:
+        """Send the members of a selection to work; nobody waits longer than ``limit`` seconds for one."""
+        world = self.current.setup.world
+        seconds = world.costs.seconds(members.ids, t)
+        has_dropped_out = world.fleet.dropouts(members.ids, t)
+        for row, client in enumerate(members.ids.tolist()):
+            fate = FATES[members.fates[row]] if members.fates[row] >= 0 else ""
+            silence = SILENCE.get(fate, "")
+            if not silence and has_dropped_out[row]:
+                silence = DROPPED_OUT
+            ending, lasts = self._ending(float(seconds[row]), silence, limit)
+            flight = Flight(
+                client=client,
+                selection=t,
+                ends=self.clock + lasts,
+                seconds=float(seconds[row]),
+                examples=int(examples[row]),
+                ending=ending,
+                uploads=not silence or fate == "after",
+            )
+            self.flying[client] = flight
+            heapq.heappush(self._queue, (flight.ends, client))
+
+    def _ending(self, seconds: float, silence: str, limit: float) -> tuple[Ending | None, float]:
+        """Return how the work of a client ends (None: with an update), and after how many seconds.
+
+        Args:
+            seconds: how long it takes.
+            silence: why it sends no update; empty where it sends one.
+            limit: how long the server waits for a client where updates are buffered.
+        """
+        if self._is_buffered and limit < math.inf and (silence or seconds > limit):
+            return Ending("given_up", silence or TOO_SLOW), limit
+        if silence:
+            return Ending("failed", silence), seconds
+        return None, seconds
+
+    def _check_memory(self) -> None:
+        """Refuse to hold more models than fit into memory."""
+        n_models = len({work.version for work in self.work.values()})
+        self.pace.check_models(n_models, len(self.flying) + len(self.arrived), self.params.size)
+
+    def _awaited_trainings(self) -> Trainings:
+        """Return all trainings that wait, if one of them is needed for the coming step; otherwise none."""
+        if not self._untrained:
+            return Trainings(())
+        if self._is_buffered and not self._needed_selections() & self._untrained.keys():
+            return Trainings(())
+        return Trainings([work.training() for work in self._untrained.values()])
+
+    def _needed_selections(self) -> set[int]:
+        """Return the selections whose updates make the coming step, where updates are buffered."""
+        n_missing = max(self.pace.buffer_size - len(self.arrived), 0)
+        next_flights = heapq.nsmallest(n_missing, self.flying.values(), key=_arrival)
+        needed = {flight.selection for flight in next_flights if flight.ending is None}
+        return needed | {flight.selection for flight in self.arrived.values()}
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _is_current(self, event: tuple[float, int]) -> bool:
+        """Say whether an event of the queue is still to come: the client is at work, and not for another selection."""
+        ends, client = event
+        flight = self.flying.get(client)
+        return flight is not None and flight.ends == ends
+
+    def waiting(self) -> Ids:
+        """Return the clients whose updates wait for the step, sorted."""
+        return np.array(sorted(self.arrived), np.int64)
+
+    def n_waiting(self) -> int:
+        """Return how many they are."""
+        return len(self.arrived)
+
+    def has_enough(self) -> bool:
+        """Say whether the step is due: by its updates, or by the clock."""
+        if self._is_buffered:
+            return self.pace.is_buffered_step_due(
+                n_waiting=len(self.arrived), clock=self.clock, earliest_step=self._earliest_step()
+            )
+        has_work_ended = bool(self.arrived) or bool(self._ended_now)
+        return self._open_selection.is_step_due(self.clock, has_earlier_work_ended=has_work_ended)
+
+    def _earliest_step(self) -> float:
+        """Return the simulated second before which no buffered step is made."""
+        return self.pace.earliest_step(self._last_step, self.flying, self.last_seconds)
+
+    def advance(self) -> Mapping[int, Ending]:
+        """Let the clock run until the driver has something to do; return work that ended without an update.
+
+        That is at the next event where places are filled between steps. Elsewhere updates arrive until a step is due,
+        or somebody's work ends without one.
+        """
+        endings = self._take_next_event()
+        while not (endings or self.pace.refills_between_steps or self.has_enough() or not self.flying):
+            endings = self._take_next_event()
+        return endings
+
+    def _take_next_event(self) -> Mapping[int, Ending]:
+        """Let the clock run to the next event, or to the end of the round; return work that ended without an update."""
+        while self._queue and not self._is_current(self._queue[0]):
+            heapq.heappop(self._queue)
+        if not self._queue:
+            return {}
+        ends, client = self._queue[0]
+        closes = self._open_selection.closes
+        if self._is_adaptive and self.arrived:
+            closes = self._earliest_step()
+        if ends > closes:
+            self.clock = max(self.clock, closes)
+            return {}
+        heapq.heappop(self._queue)
+        self.clock = max(self.clock, ends)
+        flight = self.flying.pop(client)
+        if flight.selection == self._open_selection.index:
+            self._open_selection.n_at_work -= 1
+            if flight.ending is None:
+                self._open_selection.n_arrived += 1
+        if flight.ending is None:
+            self.arrived[client] = flight
+            if self._is_adaptive:
+                self.last_seconds[client] = flight.seconds
+            return {}
+        self._end_without_update(flight)
+        return {client: flight.ending}
+
+    def _end_without_update(self, flight: Flight) -> None:
+        """Charge work that came to nothing."""
+        self.current.ledger.passes["wasted"] += flight.examples
+        self.current.ledger.training(NOBODY, n_answered=0, n_wasted=int(flight.uploads))
+        self.note_durations(np.empty(0), n_unanswered=1)
+        self._ended_now[flight.client] = flight
+        self._forget([flight])
+
+    def _forget(self, flights: Iterable[Flight]) -> None:
+        """Forget the models and results of work that has ended."""
+        for flight in flights:
+            work = self.work[flight.selection]
+            work.unfinished.discard(flight.client)
+            work.cache.forget(flight.client)
+            if not work.unfinished:
+                del self.work[flight.selection]
+                self._untrained.pop(flight.selection, None)
+
+    # -- the step ------------------------------------------------------------------------------------------------------
+
+    def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
+        """Return the sound updates of all that arrived, screened together."""
+        current = self.current
+        ids = self.registrar.flights.in_order(self.waiting())
+        flights = [self.arrived[client] for client in ids.tolist()]
+        idle_seconds = 0.0
+        if current.training is not None:
+            idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
+        self._train_what_is_needed(flights)
+        outcome = self._outcome(ids, flights)
+        screened = screen_updates(outcome, self._arriving_updates(outcome, flights), self.registrar.judge_updates)
+        current.ledger.training(NOBODY, n_answered=ids.size, n_wasted=0)
+        examples = np.array([flight.examples for flight in flights], np.int64)
+        self._take(screened, self._arriving_reports(outcome, flights), examples)
+        self.note_durations(outcome.durations, n_unanswered=0)
+        self.arrived = {}
+        self._forget(flights)
+        current.watch.lap("train", less=idle_seconds)
+        return Arrivals(screened.sound_ids, screened.reasons, outcome.durations[screened.is_sound])
+
+    def _train_what_is_needed(self, flights: list[Flight]) -> None:
+        """Train everything that waits, if the step needs some of it and nobody trained it beforehand."""
+        self._untrained = {index: work for index, work in self._untrained.items() if work.training().ids.size}
+        if any(flight.selection in self._untrained for flight in flights):
+            train_all([Trainings([work.training() for work in self._untrained.values()])])
+            self._untrained = {}
+
+    def _is_trained(self, flight: Flight) -> bool:
+        return self.work[flight.selection].has_trained(flight.client)
+
+    def _outcome(self, ids: Ids, flights: list[Flight]) -> TrainedCohort:
+        """Return what the trainings of these clients gave, as they send it."""
+        world = self.current.setup.world
+        results = [self.work[flight.selection].cache.result(flight.client) for flight in flights]
+        states = [block.states[row] for block, row in results if block.states is not None]
+        return TrainedCohort(
+            ids=ids,
+            deltas=world.updates_as_sent(ids, updates_of(results, self.params.size)),
+            reports=self._reports_sent(ids, flights),
+            durations=np.array([flight.seconds for flight in flights]),
+            losses=np.array([block.losses[row] for block, row in results], np.float32),
+            states=np.stack(states) if states else None,
+        )
+
+    def _reports_sent(self, ids: Ids, flights: list[Flight]) -> dict[str, Reading]:
+        """Return what these clients report with their updates, by signal, as they send it."""
+        signals = self.reported
+        if not signals:
+            return {}
+        values: dict[str, list[Array]] = {signal.name: [] for signal in signals}
+        for selection, is_member in _by_selection(flights):
+            cache = self.work[selection].cache
+            for signal in signals:
+                values[signal.name].append(cache.read(signal, ids[is_member]).values)
+        world = self.current.setup.world
+        return {signal.name: world.as_sent(signal, _reading(ids, values[signal.name])) for signal in signals}
+
+    def _arriving_updates(self, outcome: TrainedCohort, flights: list[Flight]) -> Vector:
+        """Return the updates as they arrive (k, P), some of them damaged."""
+        faults = self.current.setup.faults
+        if not faults.faults.damaged:
+            return outcome.deltas
+        updates = [np.empty((0, self.params.size), np.float32)]
+        for selection, is_member in _by_selection(flights):
+            part = _part_of(outcome, is_member)
+            updates.append(as_rows(faults.updates(selection, part), self.params))
+        return np.concatenate(updates)
+
+    def _arriving_reports(self, outcome: TrainedCohort, flights: list[Flight]) -> dict[str, Answers]:
+        """Return the reports as they arrive, by signal, some of them damaged."""
+        faults = self.current.setup.faults
+        if not faults.faults.damaged:
+            return dict(outcome.reports)
+        parts = [
+            faults.reports(selection, _part_of(outcome, is_member)) for selection, is_member in _by_selection(flights)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return {name: _joined_answers(outcome.ids, [part[name] for part in parts]) for name in outcome.reports}
+
+    def _weights_of(self, ids: Ids) -> Floats:
+        """Return the weights that the updates of these clients will have in the step."""
+        pace = self.setup.pace
+        discounts = self.discounts(pace.rule, ids, self.registrar.staleness(ids))
+        return self.registrar.flights.weigh(ids, discounts, pace.normalise).weights
+
+    def drop(self, ids: Ids) -> None:
+        """Forget updates that are too stale."""
+        for client in ids.tolist():
+            self._end_without_update(self.arrived.pop(client))
+
+    def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
+        """Return the factors by which the updates of these clients count less."""
+        updates = self.current.updates
+        return rule.discounts(staleness, None if updates is None else updates.rows)
+
+    def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
+        """Combine the updates, and make the server's step."""
+        updates = self.current.updates
+        if updates is None:
+            raise bad("step", "called after collect", "a call without")
+        if not cohort.ids.size and not self.flying:
+            self._wait_for_somebody()
+        if done.size:
+            self._move(cohort, done, weights, updates)
+        return {}
+
+
+def _arrival(flight: Flight) -> tuple[float, int]:
+    """Return when the work of a client ends, and its id, by which ties are broken."""
+    return flight.ends, flight.client
+
+
+def _by_selection(flights: list[Flight]) -> Iterator[tuple[int, Array]]:
+    """Yield each selection of these flights, in order, and a mask (k,) of the flights that belong to it."""
+    selections = np.array([flight.selection for flight in flights], np.int64)
+    for selection in dict.fromkeys(selections.tolist()):
+        yield selection, selections == selection
+
+
+def _part_of(outcome: TrainedCohort, is_member: Array) -> TrainedCohort:
+    """Return the rows of some clients."""
+    reports = {
+        name: Reading(reading.ids[is_member], reading.values[is_member]) for name, reading in outcome.reports.items()
+    }
+    return TrainedCohort(
+        ids=outcome.ids[is_member],
+        deltas=outcome.deltas[is_member],
+        reports=reports,
+        durations=outcome.durations[is_member],
+        losses=outcome.losses[is_member],
+    )
+
+
+def _reading(ids: Ids, parts: list[Array]) -> Reading:
+    """Return a reading of all parts, which are in the order of ``ids``."""
+    if not parts:
+        return Reading.empty()
+    return Reading(ids, np.concatenate(parts))
+
+
+def _joined_answers(ids: Ids, parts: list[Answers]) -> Answers:
+    """Return the answers of several selections together; ``ids`` are their clients, in order."""
+    readings = [part for part in parts if isinstance(part, Reading)]
+    if len(readings) == len(parts):
+        return _reading(ids, [reading.values for reading in readings])
+    rows: dict[int, Any] = {}
+    for part in parts:
+        if isinstance(part, Reading):
+            rows |= dict(zip(part.ids.tolist(), part.values, strict=True))
+        else:
+            rows |= part
+    return rows

@@ -263,7 +263,7 @@ WORDS = {
     "Flower aggregation": "def step",
     "quarantines": "quarantine",
     "first sentence": "def headline",
-    "dropout": "def weights_of",
+    "when a client drops out": "def weights_of",
     "promise of privacy": "def lint",
 }
 

@@ -76,7 +76,8 @@ def test_sketches_are_asked_of_the_vector_that_they_fold():
 
 
 @pytest.mark.parametrize(
-    "told", [{"t": "3"}, {"client": True}, {"reports": [1]}, {"reports": "loss"}, {"unknown": 1}, {"t": [3]}]
+    "told",
+    [{"t": "3"}, {"client": True}, {"reports": [1]}, {"reports": 1}, {"reports": "loss"}, {"unknown": 1}, {"t": [3]}],
 )
 def test_a_task_of_another_make_is_refused_with_a_sentence(told):
     with pytest.raises(InputError, match="task must be made of t, client, purpose"):

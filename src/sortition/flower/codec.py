@@ -75,9 +75,11 @@ class Assignment:
             else:
                 fields[key] = value
         strange = [key for key, value in fields.items() if key not in USUAL or type(value) is not type(USUAL[key])]
+        if strange:
+            raise bad("task", f"made of {', '.join(USUAL)}", ", ".join(strange))
         names = [name for key in ("reports", "facts", "optional") for name in fields.get(key, ())]
-        if strange or not all(isinstance(name, str) for name in names):
-            raise bad("task", f"made of {', '.join(USUAL)}", ", ".join(strange) or "names that are no texts")
+        if not all(isinstance(name, str) for name in names):
+            raise bad("task", f"made of {', '.join(USUAL)}", "names that are no texts")
         return cls(**fields)
 
 

@@ -51,7 +51,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "federation/driver.py:Driver._step",
         "federation/driver.py:Driver.await_step",
         "federation/driver.py:Driver._await",
-        "federation/driver.py:Driver._n_at_work",
         "federation/driver.py:Driver._end",
         "federation/driver.py:Driver._give_up",
         "federation/driver.py:Driver._drop_stale",

@@ -20,6 +20,24 @@ DEEPEST = 16  # tables in tables; the format needs five
 SHARED_PREFIXES = 7  # the encoding DELTA_BYTE_ARRAY: each text repeats a part of the one before, for free
 Table = dict[int, Any]  # a struct of Thrift: number of the field → value
 
+# Numbers of fields: of the foot, a group of rows and a chunk of a column …
+ROW_GROUPS = 4
+COLUMN_CHUNKS = 1
+COLUMN_METADATA = 3
+COLUMN_PATH = 3
+PACKED_CHUNK_BYTES = 7
+DATA_OFFSET = 9
+DICTIONARY_OFFSET = 11
+# … of a page's header, and of the header of its kind
+UNPACKED_PAGE_BYTES = 2
+PACKED_PAGE_BYTES = 3
+DATA_PAGE = 5
+DICTIONARY_PAGE = 7
+DATA_PAGE_2 = 8
+N_VALUES = 1
+ENCODING = 2
+ENCODING_2 = 4
+
 
 class Unpacked(NamedTuple):
     """What columns hold.
@@ -80,11 +98,12 @@ def _foot(file: BinaryIO) -> Table:
 def _chunks(foot: Table) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of columns: the column's name, and where its pages begin and end in the file."""
     try:
-        for group in foot.get(4, []):
-            for chunk in group[1]:
-                about = chunk[3]
-                start = about.get(11) or about[9]  # a dictionary comes before the data
-                yield about[3][0].decode(errors="replace"), start, start + about[7]
+        for row_group in foot.get(ROW_GROUPS, []):
+            for chunk in row_group[COLUMN_CHUNKS]:
+                metadata = chunk[COLUMN_METADATA]
+                name = metadata[COLUMN_PATH][0].decode(errors="replace")
+                start = metadata.get(DICTIONARY_OFFSET) or metadata[DATA_OFFSET]  # a dictionary comes before the data
+                yield name, start, start + metadata[PACKED_CHUNK_BYTES]
     except (AttributeError, IndexError, KeyError, TypeError):
         raise ValueError("its foot does not say where the pages are") from None
 
@@ -100,7 +119,7 @@ def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
         header = reader.table()
         try:
             page = _page(header)
-            packed_bytes = int(header[3])
+            packed_bytes = int(header[PACKED_PAGE_BYTES])
         except (AttributeError, KeyError, TypeError):
             raise ValueError("a page does not say what it holds") from None
         if packed_bytes < 0 or page.n_values < 0 or page.n_bytes < 0:
@@ -111,11 +130,12 @@ def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
 
 def _page(header: Table) -> _Page:
     """Return what a header says: of data, of a dictionary, or of data in the second version of the format."""
-    n_bytes = int(header[2])
-    if 8 in header:
-        return _Page(int(header[8][1]), n_bytes, header[8].get(4, 0))
-    about = header.get(5) or header.get(7) or {1: 0}
-    return _Page(int(about[1]), n_bytes, about.get(2, 0))
+    n_bytes = int(header[UNPACKED_PAGE_BYTES])
+    if DATA_PAGE_2 in header:
+        page_header = header[DATA_PAGE_2]
+        return _Page(n_values=int(page_header[N_VALUES]), n_bytes=n_bytes, encoding=page_header.get(ENCODING_2, 0))
+    page_header = header.get(DATA_PAGE) or header.get(DICTIONARY_PAGE) or {N_VALUES: 0}
+    return _Page(n_values=int(page_header[N_VALUES]), n_bytes=n_bytes, encoding=page_header.get(ENCODING, 0))
 
 
 class _Compact:

@@ -51,6 +51,27 @@ def test_a_class_of_ones_own_is_run_tuned_and_verified(tmp_path: Path, monkeypat
     assert verified.exit_code == 0, verified.output
 
 
+CNN_CELL = """
+[[cell]]
+name = "r-tuning-cnn"
+track = "rounds"
+half = "tuning"
+family = "labels"
+base = "digits"
+study = { model = { name = "cnn" } }
+"""
+
+
+def test_tuning_runs_no_cell_that_neither_decides_nor_is_shown(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path)
+    suite.write_text(suite.read_text(encoding="utf-8") + CNN_CELL, encoding="utf-8")
+    out = tmp_path / "out"
+    options = ["--suite", str(suite), "-o", str(out), "--track", "rounds", "--method", "by-size", "--tune", "--quiet"]
+    result = CliRunner().invoke(app, ["leaderboard", *options])
+    assert result.exit_code == 0, result.output
+    assert {file.stem for file in out.rglob("*.parquet")} == {"r-tuning", "r-first", "r-second"}
+
+
 def test_a_file_of_configurations_is_added_to_the_suites(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('[alternatives]\noort = [{ alpha = 1.0 }]\n[entry]\nmine = { name = "fedgs", alpha = 9.0 }\n')

@@ -145,7 +145,8 @@ def _on_tracks(options: TrackOptions, *, show: bool, estimate: bool, verify: boo
     if sum((show, estimate, verify, options.tune)) > 1:
         raise bad("leaderboard", "given one of --show, --estimate, --verify and --tune", "several")
     if options.tune and (options.quick or options.half):
-        raise bad("leaderboard --tune", "without --quick and --half", "both", "It runs both halves, in whole.")
+        hint = "It runs what decides on the tuning half, and all of the held-out half."
+        raise bad("leaderboard --tune", "without --quick and --half", "both", hint)
     if estimate:
         leaderboard_tracks.estimate_tracks(options)
     elif verify:

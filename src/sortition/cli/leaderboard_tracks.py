@@ -91,8 +91,11 @@ def run_tracks(options: TrackOptions) -> None:
     seeds = options.seeds
     if options.quick and not seeds:
         seeds = QUICK_SEEDS
+    half = options.half
+    if options.tune:
+        half = "held-out"  # the tables' half; of the other one, tuning runs the cells that decide
     for track in options.track_names(suite):
-        cells = suite.cells(track, options.half, quick=options.quick)
+        cells = suite.cells(track, half, quick=options.quick)
         outcome = _play(suite, cells, defaults, options, seeds=seeds)
         if options.tune and not outcome.has_stopped:
             outcome = _tune(suite, track, configurations, defaults, options)

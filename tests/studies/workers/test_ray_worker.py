@@ -52,15 +52,24 @@ def test_a_run_lands_at_the_caller_as_if_played_there(tmp_path):
 
 
 class Slow(OneRun):
-    """So slow that it cannot end before somebody looks."""
+    """So slow that it cannot end before somebody looks; its rounds are noted."""
 
     def __call__(self, tell, stopping):
-        return super().__call__(lambda *told: (tell(*told), time.sleep(0.02)), stopping)
+        def on_round(*told):
+            PLAYED.append(told[0])
+            tell(*told)
+            time.sleep(0.02)
+
+        return super().__call__(on_round, stopping)
+
+
+PLAYED = []  # the rounds of all workers of a test, which are threads of its process
 
 
 @pytest.mark.parametrize("asked", [True, False], ids=["stopped", "died"])
 def test_another_worker_goes_on_from_what_arrived(tmp_path, asked):
     run, there = first(rounds=40), tmp_path / "there"
+    PLAYED.clear()
     worker = RayWorker()
     worker.submit(0, Slow(run, there), [])
     if asked:
@@ -72,12 +81,14 @@ def test_another_worker_goes_on_from_what_arrived(tmp_path, asked):
     assert 0 < len(run_folder.lines(there / run_folder.ROUNDS)) < 40
     assert resume.state(run, there) == "started"
     other, seen = RayWorker(), []
-    other.submit(0, OneRun(run, there), folder_sync.pack(there))
+    other.submit(0, Slow(run, there), folder_sync.pack(there))
     while not seen or seen[-1].kind != "done":
         events, pieces = other.updates()
         folder_sync.put(there, pieces)
         seen += events
     assert next(event.round for event in seen if event.kind == "tick") > 1
+    if asked:
+        assert PLAYED == list(range(1, 41)), "the rounds in progress ended: nothing was played twice"
     OneRun(run, tmp_path / "here")(lambda *_: None, lambda: False)
     assert (tmp_path / "here" / run_folder.ROUNDS).read_bytes() == (there / run_folder.ROUNDS).read_bytes()
     assert [line["round"] for line in run_folder.lines(there / run_folder.TIMINGS)] == list(range(40))

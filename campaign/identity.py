@@ -3,7 +3,8 @@
 ``python -m campaign identity --write FILE`` plays all methods in the simulator (a plain study, a study in which much
 goes wrong, random scenarios of the soak), in Flower and in NVFlare, and writes a digest of each. Run it in both trees,
 then ``python -m campaign identity --compare BEFORE AFTER`` names what differs. Flower and NVFlare run in one process,
-on the loopbacks of the tests, and are left out where they are not installed.
+on the loopbacks of the tests, and are left out where they are not installed. Clients of the loopbacks say how long they
+trained by a clock that is given: methods that choose by durations (TiFL) would differ from themselves on a real one.
 """
 
 from __future__ import annotations

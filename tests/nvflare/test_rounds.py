@@ -51,6 +51,15 @@ def test_cohorts_are_those_of_the_registrar_fed_with_the_same_answers(name):
     assert cohorts(twin) == cohorts(controller)
 
 
+def test_a_method_that_measures_seconds_repeats_itself_where_sites_take_the_same():
+    choices = [cohorts(played(Workflow, federation(), "tifl", rounds=6, seed=3)) for _ in range(3)]
+    assert choices[0] == choices[1] == choices[2]
+    controller = begun(federation(), "tifl")
+    controller.rounds(1)
+    measured = controller.started.driver.registrar.state.total
+    assert measured.tolist() == pytest.approx([0.001, 0.002, 0.003, 0.004, 0.005, 0.006])
+
+
 def test_ids_do_not_depend_on_who_connected_first():
     loopback, late = federation(12), ["site-2", "site-1", "site-11"]
     loopback.offline = set(late)

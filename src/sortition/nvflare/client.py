@@ -50,11 +50,25 @@ class SiteApi(Protocol):
 
 
 class Exchange:
-    """What a script can answer, and the message that it works on; ``api`` sends and knows the site's name."""
+    """What a script can answer, and the message that it works on.
 
-    def __init__(self, answers: Answers, api: SiteApi = flare, tags: Iterable[str] = ()) -> None:
+    Args:
+        answers: what the script can answer.
+        api: sends, and knows the site's name.
+        tags: of the site.
+        clock: gives seconds; how long a training took is measured by it.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        api: SiteApi = flare,
+        tags: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.answers = answers
         self.api = api
+        self.clock = clock
         self.tags = [str(tag) for tag in tags]
         self.message: FLModel | None = None
         self.task: meta_codec.SiteTask | None = None
@@ -71,7 +85,7 @@ class Exchange:
         task = meta_codec.SiteTask.of(message, self.api.get_site_name())
         self.message = message
         self.task = task
-        self.began = time.monotonic()
+        self.began = self.clock()
         if task is None:
             return message
         if task.kind == meta_codec.PROFILE:
@@ -123,7 +137,7 @@ class Exchange:
         def run() -> AppReply:
             if sent is None:
                 raise SortitionError("This question must not train.")
-            return AppReply(meta_codec.trained(sent, model), sent.metrics or {}, time.monotonic() - self.began)
+            return AppReply(meta_codec.trained(sent, model), sent.metrics or {}, self.clock() - self.began)
 
         return AppClient(received, run, self.answers.make_client)
 

@@ -1,8 +1,9 @@
 """How large the rooms of a federation are, and how far a simulated round travels through the files.
 
-``python -m campaign shape`` counts the statements of ``simulation``, ``federation``, ``flower`` and ``nvflare``, apart
-from what later features added, and plays one round of the simulator under a profiler:
+``python -m campaign shape`` counts the statements and the tokens of ``simulation``, ``federation``, ``flower`` and
+``nvflare``, apart from what later features added, and plays one round of the simulator under a profiler:
 
+- *tokens* are Python's, without comments, docstrings and line breaks: they do not depend on how lines are split;
 - *files* are the files of the package of which a function ran in the round;
 - a *leaf* is such a file whose functions called no other file: formulas, tables and value types;
 - *hops* are the changes of file from the call of the round down to the deepest call.
@@ -13,7 +14,9 @@ from what later features added, and plays one round of the simulator under a pro
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +25,8 @@ from types import FrameType
 
 SOURCE = Path(__file__).parents[1] / "src" / "sortition"
 ROOMS = ("simulation", "federation", "flower", "nvflare")
+BEFORE = {"statements": 4722, "tokens": 54802}  # of simulation, flower and nvflare when each had a driver of its own
+LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 LATER: Mapping[str, tuple[str, ...]] = {
     "own server": ("federation/device_mailbox.py", "federation/device.py", "federation/wire.py"),
     "paces, devices and costs in seconds": (
@@ -127,7 +132,53 @@ LATER: Mapping[str, tuple[str, ...]] = {
 """What came to these rooms after they got one driver: a file, or a class or function of a file."""
 
 
-# -- statements --------------------------------------------------------------------------------------------------------
+# -- statements and tokens ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a piece of a program is.
+
+    Attributes:
+        statements: of its syntax tree; a docstring is one.
+        tokens: without comments, docstrings and line breaks.
+    """
+
+    statements: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.statements + other.statements, self.tokens + other.tokens)
+
+    def __sub__(self, other: Size) -> Size:
+        return Size(self.statements - other.statements, self.tokens - other.tokens)
+
+
+class Module:
+    """A file of a program: its syntax tree, and how many tokens begin in each of its lines."""
+
+    def __init__(self, text: str) -> None:
+        self.tree = ast.parse(text)
+        docstrings = {
+            (node.lineno, node.col_offset)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        }
+        self._tokens: Counter[int] = Counter()
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type not in LAYOUT and token.start not in docstrings:
+                self._tokens[token.start[0]] += 1
+
+    def size(self, definition: str = "") -> Size | None:
+        """Return the size of a class or function, of the whole file without a name; None where there is none."""
+        if not definition:
+            return Size(n_statements(self.tree), self._tokens.total())
+        node = dict(definitions(self.tree)).get(definition)
+        if node is None:
+            return None
+        first_line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        lines = range(first_line, (node.end_lineno or node.lineno) + 1)
+        return Size(n_statements(node), sum(self._tokens[line] for line in lines))
 
 
 def n_statements(tree: ast.AST) -> int:
@@ -135,7 +186,7 @@ def n_statements(tree: ast.AST) -> int:
     return sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
 
 
-def definitions(tree: ast.AST, owner: str = "") -> Iterator[tuple[str, ast.AST]]:
+def definitions(tree: ast.AST, owner: str = "") -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef]]:
     """Yield classes, functions and methods by their names; methods after the name of their class."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -146,41 +197,41 @@ def definitions(tree: ast.AST, owner: str = "") -> Iterator[tuple[str, ast.AST]]
 
 @dataclass
 class Sizes:
-    """Statements of the rooms.
+    """How large the rooms are.
 
     Attributes:
-        rooms: of each room, later features aside.
-        features: of each later feature.
+        rooms: each room, later features aside.
+        features: each later feature.
         missing: places of LATER that are not in the source.
     """
 
-    rooms: Counter[str] = field(default_factory=Counter)
-    features: Counter[str] = field(default_factory=Counter)
+    rooms: dict[str, Size] = field(default_factory=dict)
+    features: dict[str, Size] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
 def sizes(source: Path = SOURCE, later: Mapping[str, tuple[str, ...]] = LATER) -> Sizes:
-    """Count the statements of the rooms of a source tree."""
-    trees = {
-        file.relative_to(source).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+    """Measure the rooms of a source tree."""
+    modules = {
+        file.relative_to(source).as_posix(): Module(file.read_text(encoding="utf-8"))
         for room in ROOMS
         for file in sorted((source / room).rglob("*.py"))
     }
-    counted = Sizes()
-    for name, tree in trees.items():
-        counted.rooms[name.split("/")[0]] += n_statements(tree)
+    measured = Sizes(rooms=dict.fromkeys(ROOMS, Size()), features=dict.fromkeys(later, Size()))
+    for name, module in modules.items():
+        measured.rooms[name.split("/")[0]] += module.size() or Size()
     for feature, places in later.items():
         for place in places:
             name, _, definition = place.partition(":")
-            part: ast.AST | None = trees.get(name)
-            if part is not None and definition:
-                part = dict(definitions(part)).get(definition)
-            if part is None:
-                counted.missing.append(place)
+            size = None
+            if name in modules:
+                size = modules[name].size(definition)
+            if size is None:
+                measured.missing.append(place)
                 continue
-            counted.features[feature] += n_statements(part)
-            counted.rooms[name.split("/")[0]] -= n_statements(part)
-    return counted
+            measured.features[feature] += size
+            measured.rooms[name.split("/")[0]] -= size
+    return measured
 
 
 # -- a round -----------------------------------------------------------------------------------------------------------
@@ -272,15 +323,10 @@ def simulated_round() -> Journey:
 
 def report(*, with_files: bool = False) -> int:
     """Print the figures; 0 if all places of LATER exist."""
-    counted = sizes()
-    print("Statements, later features aside")
-    for room in ROOMS:
-        print(f"  {room:12} {counted.rooms[room]:6,}")
-    print(f"  {'together':12} {counted.rooms.total():6,}")
-    print("Statements of later features")
-    for feature, count in counted.features.items():
-        print(f"  {feature:38} {count:6,}")
-    print(f"  {'together':38} {counted.features.total():6,}")
+    measured = sizes()
+    _print_sizes("Later features aside", measured.rooms)
+    print(f"  {'before one driver':38} {BEFORE['statements']:10,} {BEFORE['tokens']:7,}")
+    _print_sizes("Later features", measured.features)
     passed = simulated_round()
     n_files = len(passed.files)
     n_leaves = len(passed.leaves)
@@ -291,6 +337,13 @@ def report(*, with_files: bool = False) -> int:
         for file, calls in sorted(passed.files.items()):
             kind = "calls others" if file in passed.callers else "leaf"
             print(f"  {file:44} {calls:6} calls, {kind}")
-    for place in counted.missing:
+    for place in measured.missing:
         print(f"not in the source any more: {place}")
-    return 1 if counted.missing else 0
+    return 1 if measured.missing else 0
+
+
+def _print_sizes(title: str, parts: Mapping[str, Size]) -> None:
+    """Print the size of each part and of all together."""
+    print(f"{title:40} statements  tokens")
+    for name, size in {**parts, "together": sum(parts.values(), Size())}.items():
+        print(f"  {name:38} {size.statements:10,} {size.tokens:7,}")

@@ -17,16 +17,25 @@ def source(tmp_path):
     return tmp_path
 
 
-def test_statements_are_counted_and_later_features_stand_apart(source):
-    counted = shape.sizes(source, later={"late": ("federation/b.py:Late.method",)})
-    assert counted.rooms["federation"] == 5 + 5 - 2
-    assert counted.features == {"late": 2}
-    assert not counted.missing
+def test_statements_and_tokens_are_counted_and_later_features_stand_apart(source):
+    measured = shape.sizes(source, later={"late": ("federation/b.py:Late.method",)})
+    tokens_of_a = 4 + 5 + 4  # from b import leaf; def call():; return leaf()
+    tokens_of_b = 5 + 2 + 3
+    assert measured.rooms["federation"] == shape.Size(statements=5 + 5 - 2, tokens=tokens_of_a + tokens_of_b)
+    assert measured.features == {"late": shape.Size(statements=2, tokens=6 + 2)}
+    assert not measured.missing
+
+
+def test_tokens_do_not_depend_on_how_lines_are_split():
+    dense = shape.Module("@cached\ndef area(a, b): return a * b  # of a rectangle\n")
+    split = shape.Module('@cached\ndef area(a,\n         b):\n    """Area."""\n    return a * b\n')
+    assert dense.size().tokens == split.size().tokens == split.size("area").tokens
+    assert dense.size("volume") is None
 
 
 def test_a_later_feature_that_is_gone_is_named(source):
-    counted = shape.sizes(source, later={"late": ("federation/b.py:Gone", "federation/c.py")})
-    assert counted.missing == ["federation/b.py:Gone", "federation/c.py"]
+    measured = shape.sizes(source, later={"late": ("federation/b.py:Gone", "federation/c.py")})
+    assert measured.missing == ["federation/b.py:Gone", "federation/c.py"]
 
 
 def test_a_journey_tells_callers_from_leaves_and_counts_changes_of_file(source):

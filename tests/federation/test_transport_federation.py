@@ -286,6 +286,7 @@ def test_the_log_says_what_a_first_round_waits_for(caplog):
         ({"resume": True}, "Federation.resume must be a path where no checkpoint is given"),
         ({"eligible": 3}, "Federation.eligible must be names, tags or a function"),
         ({"guards": {"explore": 1}}, "Federation.guards must be Guards or None"),
+        ({"overslect": 1.5}, "Unknown option 'overslect'; Federation has .* Did you mean 'overselect'"),
     ],
 )
 def test_a_mistake_is_one_sentence(options, message):

@@ -1,4 +1,9 @@
-"""What a federation is given, one set of options for every backend, checked before anything runs."""
+"""What a federation is given, one set of options for every backend, checked before anything runs.
+
+:class:`FederationOptions` are the options as a user gives them to ``Federation`` or to Flower's ``SelectorStrategy``;
+NVFlare's controllers read them from JSON. :meth:`Options.read` makes of them the :class:`Options` that the parts of
+a federation look at.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +11,96 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from sortition.core.arrays import Array
-from sortition.core.errors import InputError, bad
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy, as_policies
 from sortition.core.population import check_names
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector, Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
-from sortition.federation.arrangement import Arrangement, is_several
+from sortition.federation.arrangement import Arrangement, ShadowOption, arranged, is_several
 from sortition.federation.deadline import DEADLINE, Quantile
 from sortition.federation.members import Owner, Refresh
-from sortition.federation.monitoring import MetricsSink
+from sortition.federation.monitoring import MetricsOption, MetricsSink, sinks
 from sortition.federation.pace import CohortPace, Pace
 from sortition.federation.policies import facts_of
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
 
 
+class FederationOptions(TypedDict, total=False):
+    """The options of every federation on a transport, whatever moves its messages.
+
+    Attributes:
+        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at its deadline.
+        pace: quorums, late updates, buffered steps: a :class:`~sortition.federation.Pace` or a table of its keys
+            (docs/time.md); default: rounds.
+        horizon: rounds that the selector plans for; default: those of the run.
+        seed: of the selector's draws; it stays on the server; default: 0.
+        guards: how far clients are trusted; the defaults reject only broken values.
+        owner_of: from a client's stable name to its owner, for ``Guards.quota``; given here, not by clients.
+        bind_names: a name belongs to the key that first had it, where clients are authenticated.
+        policy: how often and when devices may be used: a ``sortition.Policy``, or several that hold together.
+        ledger: file in which several federations share what devices were used for; default: one beside the checkpoint.
+        eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
+        facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
+        refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
+            are asked before every selection.
+        answer_timeout: seconds that clients have for a question; default: 60.
+        profile_timeout: seconds that a client has to say who it is, 120; it is waited for only before the first round.
+        wait_for: clients that must be online before the first round; default: 1.
+        patience: seconds with too few clients after which a round is skipped; before the first one, the run ends; 600.
+        checkpoint: file that model, selection and members are written to; an old one is never overwritten unasked.
+        checkpoint_every: rounds between two checkpoints; default: 1.
+        resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
+        audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
+        on_round: called with the record of each round, when it is kept; what it raises is logged.
+        metrics: a port of an HTTP endpoint that Prometheus scrapes, a ``sortition.federation.Metrics``, an experiment
+            tracker, or a list of these.
+        shadow: methods that choose beside the live one and send nothing: names, Selectors, or a table by labels.
+        promote: the label of a shadow that takes the live method's place, with its state, when the federation goes on.
+    """
+
+    overselect: float
+    pace: Pace | Mapping[str, Any] | str | None
+    horizon: int | None
+    seed: int
+    guards: Guards | None
+    owner_of: Owner | None
+    bind_names: bool
+    policy: Policy | Sequence[Policy] | None
+    ledger: str | Path | None
+    eligible: Eligible | None
+    facts: Sequence[str]
+    refresh: Mapping[str, Refresh] | None
+    answer_timeout: float
+    profile_timeout: float
+    wait_for: int
+    patience: float
+    checkpoint: str | Path | None
+    checkpoint_every: int
+    resume: str | Path | bool | None
+    audit: str | Path | None
+    on_round: Callable[[RoundRecord], object] | None
+    metrics: MetricsOption
+    shadow: ShadowOption
+    promote: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a federation is run.
+    """How a federation is run: its :class:`FederationOptions`, read and checked, and what else decides it.
 
     Attributes:
         selector: the method.
         cohort: clients a round.
-        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered.
         deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
-        rule: the pace: a :class:`~sortition.federation.pace.Pace`, a table of its keys, or its kind; over-selection and
-            deadline are said there or beside it.
-        horizon: rounds that the selector plans for.
-        seed: of the selector's draws; it stays on the server.
-        guards: how far clients are trusted.
-        owner_of: from a client's stable name to its owner, for ``Guards.quota``.
-        bind_names: a name belongs to the key that first had it, where clients are authenticated.
-        policy: how often and when devices may be used, one or several that hold together.
-        ledger: file in which several federations share what devices were used for; default: one beside the checkpoint.
-        eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
-        facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
-        refresh: how long each of these facts stays true: seconds, or "selection" (the default) to ask before each one.
-        answer_timeout: seconds that clients have for a question.
-        profile_timeout: seconds that a client has to say who it is; it is waited for only before the first round.
-        wait_for: clients that must be online before the first round.
+        rule: the pace; over-selection and deadline are said there or beside it.
         least_online: clients that must be online before every round.
-        patience: seconds with too few clients after which a round is skipped; before the first round, the run ends.
-        checkpoint: file that model, selection and members are written to.
-        checkpoint_every: rounds between two checkpoints.
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
-        audit: file of the audit log.
-        on_round: called with the record of each round.
         metrics: where the numbers of the federation are shown.
         arrangement: the method among those that choose in its shadow; default: there are none.
         who: the class that a message about an option names.
@@ -90,6 +134,53 @@ class Options:
     metrics: Sequence[MetricsSink] = ()
     arrangement: Arrangement | None = None
     who: str = "Federation"
+
+    @classmethod
+    def read(
+        cls,
+        who: str,
+        selector: AnySelector | str,
+        *,
+        cohort: int,
+        deadline: float = DEADLINE,
+        least_online: int = 1,
+        label: str | None = None,
+        **given: Unpack[FederationOptions],
+    ) -> Options:
+        """Read the options of a federation.
+
+        Args:
+            who: the class that a message names.
+            selector: the method, or its name.
+            cohort: clients a round.
+            deadline: seconds of a round.
+            least_online: clients that must be online before every round.
+            label: what the method is called among its shadows; default: its name.
+            given: all others.
+        """
+        option_names = sorted(FederationOptions.__annotations__)
+        for name in given:
+            if name not in option_names:
+                raise unknown("option", name, option_names, who)
+        options: dict[str, Any] = dict(given)
+        for name in ("guards", "refresh"):
+            if options.get(name) is None:
+                options.pop(name, None)
+        arrangement = arranged(who, selector, options.pop("shadow", None), options.pop("promote", None), label=label)
+        for name in ("ledger", "audit", "checkpoint", "resume"):
+            if options.get(name) is not None:
+                options[name] = _path(who, name, options)
+        options["metrics"] = sinks(who, options.get("metrics"))
+        return cls(
+            selector=arrangement.live,
+            arrangement=arrangement,
+            cohort=cohort,
+            deadline=deadline,
+            rule=options.pop("pace", None),
+            least_online=least_online,
+            who=who,
+            **options,
+        )
 
     def __post_init__(self) -> None:
         if not isinstance(self.selector, Selector):
@@ -235,31 +326,17 @@ class Options:
             ) from error
 
 
-def as_path(who: str, name: str, value: str | Path) -> Path:
-    """Return the path of a file that an option gives."""
+def _path(who: str, name: str, options: Mapping[str, Any]) -> Path | None:
+    """Return the path of a file that an option gives; ``resume=True`` means the checkpoint, False none."""
+    value = options[name]
+    if name == "resume" and isinstance(value, bool):
+        if value and options.get("checkpoint") is None:
+            raise bad(f"{who}.resume", "a path where no checkpoint is given", value)
+        if not value:
+            return None
+        value = options["checkpoint"]
     if not isinstance(value, str | Path):
         raise bad(f"{who}.{name}", "a path", value)
     if Path(value).is_dir():
         raise bad(f"{who}.{name}", "the path of a file", f"the folder {value}")
     return Path(value)
-
-
-def checkpoint_paths(
-    who: str, checkpoint: str | Path | None, resume: str | Path | bool | None
-) -> tuple[Path | None, Path | None]:
-    """Return the checkpoint to write and the one to go on from; ``resume=True`` means the same file."""
-    if resume is True and checkpoint is None:
-        raise bad(f"{who}.resume", "a path where no checkpoint is given", resume)
-    path_to_write = optional_path(who, "checkpoint", checkpoint)
-    if resume is True:
-        return path_to_write, path_to_write
-    if not resume:
-        return path_to_write, None
-    return path_to_write, as_path(who, "resume", resume)
-
-
-def optional_path(who: str, name: str, value: str | Path | None) -> Path | None:
-    """Return the path of a file that an option may give; None where it gives none."""
-    if value is None:
-        return None
-    return as_path(who, name, value)

@@ -10,11 +10,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +21,15 @@ import numpy.typing as npt
 from sortition.aggregation import CombineRule, StepRule
 from sortition.clients.named_arrays import Model
 from sortition.core.errors import InputError, bad
-from sortition.core.guards.settings import Guards
-from sortition.core.policy import Policy
-from sortition.core.round_record import RoundRecord, answered_ids
+from sortition.core.round_record import answered_ids
 from sortition.core.selector import AnySelector
 from sortition.core.validation import is_whole
-from sortition.federation.arrangement import ShadowOption, arranged
 from sortition.federation.deadline import DEADLINE
 from sortition.federation.live import LiveFederation
-from sortition.federation.members import Owner, Refresh
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
 from sortition.federation.model_engine import Combining, ModelEngine
-from sortition.federation.monitoring import MetricsOption, sinks
-from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
-from sortition.federation.pace import Pace
+from sortition.federation.options import FederationOptions, Options
 
 WHO = "Federation"
 VERBS = ("online", "post", "poll", "cancel")  # of a transport
@@ -51,37 +44,13 @@ class Federation(LiveFederation):
         selector: the method, such as ``sortition.load("fedgs")``, or its name. ``"auto"`` is Microcosm with label
             counts where all clients of the first round give them, else with sketches of updates.
         cohort: clients a round.
-        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at its deadline.
         deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
-        pace: quorums, late updates, buffered steps: a :class:`~sortition.federation.Pace` or a table of its keys
-            (docs/time.md); default: rounds.
         step: the server's step, a ``sortition.aggregation.StepRule`` or its name; default: w + Σ a_k Δ_k.
         combine: how updates become one, a ``sortition.aggregation.CombineRule`` or its name; default: the weighted sum.
-        guards: how far clients are trusted; the defaults reject only broken values.
-        checkpoint: file that model, selection and members are written to; an old one is never overwritten unasked.
-        checkpoint_every: rounds between two checkpoints.
-        resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
-        audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) after the last round.
-        on_round: called with the record of each round, when it is kept; what it raises is logged.
-        metrics: a port of an HTTP endpoint that Prometheus scrapes, a ``sortition.federation.Metrics``, an experiment
-            tracker, or a list of these.
-        shadow: methods that choose beside the live one and send nothing: names, Selectors, or a table by labels.
-        promote: the label of a shadow that takes the live method's place, with its state, when the federation goes on.
-        policy: how often and when devices may be used: a ``sortition.Policy``, or several that hold together.
-        ledger: file in which several federations share what devices were used for; default: one beside the checkpoint.
-        eligible: who may be chosen: names and tags, or a function of a client's name and facts.
-        facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
-        refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
-            are asked before every selection.
-        horizon: rounds that the selector plans for; default: those of :meth:`run`.
-        seed: of the selector's draws; it stays on the server.
-        owner_of: from a client's name to its owner, for ``Guards.quota``.
-        bind_names: a name belongs to the key that first had it, where the transport knows keys.
-        answer_timeout: seconds that clients have for a question.
-        profile_timeout: seconds that a client has to say who it is; it is waited for only before the first round.
-        wait_for: clients that must be online before the first round.
         least_online: clients that must be online before every round.
-        patience: seconds with too few clients after which a round is skipped; before the first round, the run ends.
+        options: ``overselect``, ``pace``, ``guards``, ``checkpoint``, ``resume``, ``audit``, ``on_round``, ``metrics``,
+            ``shadow``, ``policy``, ``eligible`` and others, each as
+            :class:`~sortition.federation.options.FederationOptions` describes it.
     """
 
     def __init__(
@@ -91,75 +60,19 @@ class Federation(LiveFederation):
         selector: AnySelector | str = "auto",
         *,
         cohort: int,
-        overselect: float = 1.0,
         deadline: float = DEADLINE,
-        pace: Pace | Mapping[str, Any] | str | None = None,
         step: StepRule | str | None = None,
         combine: CombineRule | str = "mean",
-        guards: Guards | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int = 1,
-        resume: str | Path | bool | None = None,
-        audit: str | Path | None = None,
-        on_round: Callable[[RoundRecord], object] | None = None,
-        metrics: MetricsOption = None,
-        shadow: ShadowOption = None,
-        promote: str | None = None,
-        policy: Policy | Sequence[Policy] | None = None,
-        ledger: str | Path | None = None,
-        eligible: Eligible | None = None,
-        facts: Sequence[str] = (),
-        refresh: Mapping[str, Refresh] | None = None,
-        horizon: int | None = None,
-        seed: int = 0,
-        owner_of: Owner | None = None,
-        bind_names: bool = False,
-        answer_timeout: float = 60.0,
-        profile_timeout: float = 120.0,
-        wait_for: int = 1,
         least_online: int = 1,
-        patience: float = 600.0,
+        **options: Unpack[FederationOptions],
     ) -> None:
-        arrangement = arranged(WHO, selector, shadow, promote)
-        checkpoint_path, resume_path = checkpoint_paths(WHO, checkpoint, resume)
-        if guards is None:
-            guards = Guards()
-        options = Options(
-            selector=arrangement.live,
-            cohort=cohort,
-            overselect=overselect,
-            deadline=deadline,
-            rule=pace,
-            horizon=horizon,
-            seed=seed,
-            guards=guards,
-            owner_of=owner_of,
-            bind_names=bind_names,
-            policy=policy,
-            ledger=optional_path(WHO, "ledger", ledger),
-            eligible=eligible,
-            facts=facts,
-            refresh=refresh or {},
-            answer_timeout=answer_timeout,
-            profile_timeout=profile_timeout,
-            wait_for=wait_for,
-            least_online=least_online,
-            patience=patience,
-            checkpoint=checkpoint_path,
-            checkpoint_every=checkpoint_every,
-            resume=resume_path,
-            audit=optional_path(WHO, "audit", audit),
-            on_round=on_round,
-            metrics=sinks(WHO, metrics),
-            arrangement=arrangement,
-            who=WHO,
-        )
+        settings = Options.read(WHO, selector, cohort=cohort, deadline=deadline, least_online=least_online, **options)
         self._stopping = threading.Event()
         self._has_run = threading.Lock()  # taken by the first run, and never given back
         super().__init__(
             _checked_transport(transport),
             ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, WHO)),
-            options,
+            settings,
             "server",
             stopping=self._stopping.is_set,
         )

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from logging import INFO, WARNING
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
@@ -25,19 +24,14 @@ from sortition.aggregation import CombineRule
 from sortition.core import Guards, Registrar
 from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, bad
-from sortition.core.policy import Policy
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
-from sortition.federation.arrangement import ShadowOption, arranged
 from sortition.federation.deadline import DEADLINE
 from sortition.federation.live import LiveFederation
-from sortition.federation.members import Refresh
 from sortition.federation.model_engine import Combining
 from sortition.federation.model_screening import ModelCheck
-from sortition.federation.monitoring import MetricsOption, sinks
-from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
+from sortition.federation.options import FederationOptions, Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
-from sortition.federation.pace import Pace
 from sortition.flower import codec
 from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy
@@ -58,36 +52,14 @@ class SelectorStrategy(Strategy):
         selector: the method, such as ``sortition.selectors.load("fedgs")``, or its name. ``"auto"`` is Microcosm with
             label counts where all clients of the first round give them, else with sketches of updates.
         cohort: clients per round.
-        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at its deadline.
-        pace: quorums, late updates, buffered steps: a ``sortition.federation.Pace`` or a table of its keys
-            (docs/time.md); default: rounds. After a restart, work in flight is given up, by name.
-        horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
-        seed: of the selector's draws; it stays on the server.
-        guards: how far clients are trusted; the defaults reject only broken values.
-        owner_of: from a client's stable name to its owner, for ``Guards.quota``; given here, not by clients.
-        bind_names: a name belongs to the node key that first had it; for SuperNodes that are authenticated.
-        policy: how often and when devices may be used: a ``sortition.Policy``, or several that hold together.
-        ledger: file in which several federations share what devices were used for; default: one beside the checkpoint.
-        eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
-        facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
-        refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
-            are asked before every selection.
         strategy: your own strategy; everything but the choice of clients is its own. Default: FedAvg.
         combine: a rule that makes one update of all, before the strategy's step: a name (``median``, ``trimmed-mean``,
             ``geometric-median``, ``norm-bound``, ``fedvarp``, ``mifa``) or a ``sortition.aggregation.CombineRule``.
-        answer_timeout: seconds that clients have for a question.
-        profile_timeout: seconds that a node has to say who it is; only before the first round is it waited for.
-        wait_for: nodes that must be online before the first round; before each, the strategy's ``min_available_nodes``.
-        patience: seconds with too few nodes after which a round is skipped; before the first round, the run ends.
-        checkpoint: file that model, selection and roster are written to; an old one is never overwritten unasked.
-        checkpoint_every: rounds between two checkpoints.
-        resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
-        audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
-        on_round: called with the record of each round, when it is kept; what it raises is logged.
-        metrics: a port of an HTTP endpoint that Prometheus scrapes, a ``sortition.federation.Metrics``, an experiment
-            tracker, or a list of these.
-        shadow: methods that choose beside the live one and send nothing: names, Selectors, or a table by labels.
-        promote: the label of a shadow that takes the live method's place, with its state, when the federation goes on.
+        options: ``overselect``, ``pace``, ``guards``, ``checkpoint``, ``resume``, ``audit``, ``on_round``, ``metrics``,
+            ``shadow``, ``policy``, ``eligible`` and others, each as
+            :class:`~sortition.federation.options.FederationOptions` describes it. A client is a node, of which the
+            strategy's ``min_available_nodes`` must be online before each round. Where rounds overlap, work in flight is
+            given up, by name, after a restart.
     """
 
     _ready = False  # whether attributes are those of a whole object
@@ -97,71 +69,17 @@ class SelectorStrategy(Strategy):
         selector: AnySelector | str = "auto",
         *,
         cohort: int,
-        overselect: float = 1.0,
-        pace: Pace | Mapping[str, Any] | str | None = None,
-        horizon: int | None = None,
-        seed: int = 0,
-        guards: Guards | None = None,
-        owner_of: Callable[[str], Hashable] | None = None,
-        bind_names: bool = False,
-        policy: Policy | Sequence[Policy] | None = None,
-        ledger: str | Path | None = None,
-        eligible: Eligible | None = None,
-        facts: Sequence[str] = (),
-        refresh: Mapping[str, Refresh] | None = None,
         strategy: Strategy | None = None,
         combine: CombineRule | str = "mean",
-        answer_timeout: float = 60.0,
-        profile_timeout: float = 120.0,
-        wait_for: int = 1,
-        patience: float = 600.0,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int = 1,
-        resume: str | Path | bool | None = None,
-        audit: str | Path | None = None,
-        on_round: Callable[[RoundRecord], object] | None = None,
-        metrics: MetricsOption = None,
-        shadow: ShadowOption = None,
-        promote: str | None = None,
+        **options: Unpack[FederationOptions],
     ) -> None:
         if strategy is None:
             strategy = FedAvg(min_available_nodes=1)
         self.base = BaseStrategy(strategy)
-        arrangement = arranged(WHO, selector, shadow, promote)
-        checkpoint_path, resume_path = checkpoint_paths(WHO, checkpoint, resume)
-        if guards is None:
-            guards = Guards()
-        self.options = Options(
-            selector=arrangement.live,
-            cohort=cohort,
-            overselect=overselect,
-            rule=pace,
-            horizon=horizon,
-            seed=seed,
-            guards=guards,
-            owner_of=owner_of,
-            bind_names=bind_names,
-            policy=policy,
-            ledger=optional_path(WHO, "ledger", ledger),
-            eligible=eligible,
-            facts=facts,
-            refresh=refresh or {},
-            answer_timeout=answer_timeout,
-            profile_timeout=profile_timeout,
-            wait_for=wait_for,
-            patience=patience,
-            checkpoint=checkpoint_path,
-            checkpoint_every=checkpoint_every,
-            resume=resume_path,
-            audit=optional_path(WHO, "audit", audit),
-            on_round=on_round,
-            metrics=sinks(WHO, metrics),
-            arrangement=arrangement,
-            who=WHO,
-        )
+        self.options = Options.read(WHO, selector, cohort=cohort, **options)
         self.combining = Combining.by(combine, WHO)
         self.selector = self.options.selector
-        self.seed = int(seed)
+        self.seed = self.options.seed
         self._check_base()
         self._set_up(self.options)
         self._ready = True

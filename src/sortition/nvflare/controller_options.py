@@ -14,45 +14,21 @@ from sortition.core.policy import Policy
 from sortition.core.selector import AnySelector
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_number
-from sortition.federation.arrangement import arranged
 from sortition.federation.deadline import DEADLINE
 from sortition.federation.members import Owner
 from sortition.federation.model_engine import Combining
 from sortition.federation.monitoring import Metrics, MetricsSink, sinks
-from sortition.federation.options import Eligible, Options, checkpoint_paths, optional_path
+from sortition.federation.options import Eligible, FederationOptions, Options
 from sortition.federation.pace import Pace
 from sortition.selectors import find
 
-AS_GIVEN = (  # options that mean the same in JSON and in Python
-    "seed",
-    "horizon",
-    "overselect",
-    "facts",
-    "refresh",
-    "wait_for",
-    "patience",
-    "answer_timeout",
-    "profile_timeout",
-    "checkpoint_every",
-)
-TRANSLATED = (
-    "parameters",
-    "guards",
-    "owners",
-    "policy",
-    "ledger",
-    "eligible",
-    "deadline",
-    "pace",
-    "combine",
-    "checkpoint",
-    "resume",
-    "audit",
-    "on_round",
-    "metrics",
-    "shadow",
-    "promote",
-)
+OF_A_JOB = ("parameters", "owners", "combine", "deadline")  # beside the options of every federation
+NOT_IN_JSON = ("owner_of", "bind_names")  # NVFlare proves names, and a job names the owners of sites
+
+
+def option_names() -> list[str]:
+    """Return what the table of a controller may hold."""
+    return sorted((FederationOptions.__annotations__.keys() - set(NOT_IN_JSON)) | set(OF_A_JOB))
 
 
 def read_options(who: str, selector: str, cohort: int, rounds: int, options: StoredTable | None) -> Options:
@@ -66,31 +42,29 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
         options: a table of the keys that docs/nvflare.md lists.
     """
     table = _table(who, "options", options)
-    option_names = sorted((*AS_GIVEN, *TRANSLATED))
     for name in table:
-        if name not in option_names:
-            raise unknown("option", name, option_names, f"{who}.options")
-    checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
-    method = _selector(who, selector, _table(who, "parameters", table.get("parameters")))
-    arrangement = arranged(who, method, _shadows(who, table.get("shadow")), table.get("promote"), label=selector)
-    return Options(
-        selector=arrangement.live,
-        arrangement=arrangement,
+        if name not in option_names():
+            raise unknown("option", name, option_names(), f"{who}.options")
+    given: dict[str, Any] = {name: value for name, value in table.items() if name not in OF_A_JOB}
+    given["horizon"] = table.get("horizon", rounds)
+    given["guards"] = _guards(who, _table(who, "guards", table.get("guards")))
+    given["owner_of"] = _owner_of(_table(who, "owners", table.get("owners")))
+    given["policy"] = _policies(who, table.get("policy"))
+    given["eligible"] = _function_or_names(who, table.get("eligible"))
+    given["pace"] = Pace.of(table.get("pace"), f"{who}.options")
+    given["resume"] = _resumes(who, table)
+    given["on_round"] = _function(who, "on_round", table.get("on_round"))
+    given["metrics"] = _metrics(who, table.get("metrics"))
+    given["shadow"] = _shadows(who, table.get("shadow"))
+    for name in ("checkpoint", "ledger", "audit"):
+        given[name] = table.get(name) or None
+    return Options.read(
+        who,
+        _selector(who, selector, _table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
-        guards=_guards(who, _table(who, "guards", table.get("guards"))),
-        owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
-        policy=_policies(who, table.get("policy")),
-        ledger=optional_path(who, "ledger", table.get("ledger") or None),
-        eligible=_function_or_names(who, table.get("eligible")),
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
-        rule=Pace.of(table.get("pace"), f"{who}.options"),
-        checkpoint=checkpoint,
-        resume=resume,
-        audit=optional_path(who, "audit", table.get("audit") or None),
-        on_round=_function(who, "on_round", table.get("on_round")),
-        metrics=_metrics(who, table.get("metrics")),
-        who=who,
-        **{"horizon": rounds, **{name: table[name] for name in AS_GIVEN if name in table}},
+        label=selector,
+        **given,
     )
 
 
@@ -225,8 +199,8 @@ def _deadline(who: str, seconds: float | None) -> float:
     return float(seconds)
 
 
-def _resumes(who: str, table: StoredTable) -> bool | None:
+def _resumes(who: str, table: StoredTable) -> bool:
     resume = table.get("resume", False)
     if not isinstance(resume, bool):
         raise bad(f"{who}.resume", "true or false", resume)
-    return resume or None
+    return resume

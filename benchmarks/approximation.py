@@ -16,7 +16,7 @@ import numpy as np
 
 from sortition.core import Measure, Population, Reading, Registrar, Round, stream
 from sortition.selectors import load
-from sortition.selectors._parts.distances import between
+from sortition.selectors._parts.distances import distances_between
 from sortition.selectors._parts.facility import greedy_cover
 from sortition.selectors._parts.facility_sampled import sampled_cover
 from sortition.selectors._parts.linkage import cut_to_count, tree_groups
@@ -27,7 +27,7 @@ from sortition.selectors.fedgs import graph
 from sortition.selectors.fedgs.dispersion import disperse
 from sortition.selectors.fedss.allocation import apportion
 from sortition.selectors.fedss.strata import stratify
-from sortition.selectors.hics import entropy_estimate, odds
+from sortition.selectors.hics import entropy_estimate, selection_odds
 
 Figures = dict[str, float]  # chance, exact, form, subsample
 COHORT = 50
@@ -43,9 +43,9 @@ def fedgs(n: int, seed: int, concentration: float = 0.3) -> Figures:
     """Mean distance H of the cohort's pairs (eq. 16 at equal counts), 30 % available."""
     rng, M = stream(seed, "fedgs"), COHORT
     counts = rng.dirichlet(np.full(10, concentration), n)
-    U = graph.unit(counts)
+    U = graph.scale_to_unit(counts)
     low, high = graph.extremes(U @ U.T, np.ones(n, int), "released", clip=True)
-    R = graph.lengths(graph.normalised(U @ U.T, low, high), "released", 0.01, 0.1)
+    R = graph.lengths(graph.normalise(U @ U.T, low, high), "released", 0.01, 0.1)
     H = graph.path_distances(R, np.ones(n, int))
     there = np.sort(rng.choice(n, 3 * n // 10, replace=False))
     sample = np.sort(rng.choice(n, n // 4, replace=False))
@@ -125,7 +125,7 @@ def fedcor(n: int, seed: int) -> Figures:
 def facility(n: int, seed: int, fair: bool) -> Figures:
     rng = stream(seed, "facility")
     rows, there = kinds_of_clients(n, rng), np.sort(rng.choice(n, 3 * n // 10, replace=False))
-    table = between(rows, rows)
+    table = distances_between(rows, rows)
     price = np.where(rng.random(n) < 0.3, rng.normal(size=n), 0) * 0.5 * table.mean() if fair else np.zeros(n)
     references, candidates = np.sort(rng.choice(n, n // 4, False)), np.sort(rng.choice(there, n // 8, False))
     mass = np.full(references.size, n / references.size)
@@ -164,7 +164,7 @@ def hics(n: int, seed: int) -> Figures:
         cut = lambda links, _: cut_to_count(links, K)  # noqa: E731
         groups = tree_groups(rows[ids], cut, limit, stream(seed, "leaves"), offset=10 * entropy[ids])
         out = np.zeros(n)
-        out[ids] = odds(entropy[ids], groups, sizes[ids], 3.0)
+        out[ids] = selection_odds(entropy[ids], groups, sizes[ids], 3.0)
         return out
 
     exact = law(np.arange(n), n)

@@ -65,7 +65,7 @@ def clock(n, places, repeats):
 
 
 def paths(n):
-    unit = graph.unit(np.random.default_rng(0).dirichlet(np.full(10, 0.3), n))
+    unit = graph.scale_to_unit(np.random.default_rng(0).dirichlet(np.full(10, 0.3), n))
     R = graph.lengths(np.clip(unit @ unit.T, 0, 1), "released", 0.01, 0.1)
     started = time.perf_counter()
     graph.path_distances(R, np.ones(n, int))

@@ -17,8 +17,8 @@ from sortition.core.cohort import Cohort
 from sortition.core.mixtures import between_clients, spread_of
 from sortition.core.streams import stream
 from sortition.learning.vector import Vector
-from sortition.selectors._parts.shares import data_shares, label_shares, shares
-from sortition.selectors.microcosm.portrait import unexplained
+from sortition.selectors._parts.shares import as_shares, data_shares, label_shares
+from sortition.selectors.microcosm.portrait import unexplained_ratio
 from sortition.simulation import Setup, World
 
 POOL = 3  # times the cohort: so many clients train, and the oracle chooses among them
@@ -87,7 +87,7 @@ def likeness(setup: Setup) -> Likeness:
     ids = np.sort(rng.permutation(world.n_clients)[:MOST_COMPARED])
     first = np.asarray(world.train(params, ids, (), WARM).deltas, np.float64)
     second = np.asarray(world.train(params, ids, (), WARM + 1).deltas, np.float64)
-    p = shares(data_shares(world.population())[ids])
+    p = as_shares(data_shares(world.population())[ids])
     centred_first = first - p @ first
     centred_second = second - p @ second
     variance = float(p @ (centred_first**2 + centred_second**2).sum(axis=1)) / 2
@@ -109,7 +109,7 @@ def _kappa(world: World, ids: Ids, p: Floats) -> float:
 
 def _explained(world: World, ids: Ids, p: Floats, updates: Floats, lasting: float) -> float:
     """Return the adjusted R² of mean updates on label shares, relative to the lasting part of their variance."""
-    unexplained_part = unexplained(label_shares(world.label_counts[ids]), updates, p)
+    unexplained_part = unexplained_ratio(label_shares(world.label_counts[ids]), updates, p)
     if unexplained_part is None or lasting <= 0:
         return float("nan")
     r_squared = 1 / (1 + unexplained_part)

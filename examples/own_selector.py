@@ -10,7 +10,7 @@ import numpy as np
 
 from sortition.core import Cohort, Feedback, Needs, Round, Selector, State, method, per_client
 from sortition.core.arrays import Floats
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 from sortition.studies import study
 from sortition.testing import check_selector
 
@@ -36,7 +36,7 @@ class LeastRecent(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Cohort:
         """Choose; a method that wants to know something first yields Measure(signal, ids)."""
         waited = -state.last[round.available]
-        return Cohort.by_size(top(round.available, waited, round.budget, round.rng), round.population.sizes)
+        return Cohort.by_size(take_largest(round.available, waited, round.budget, round.rng), round.population.sizes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Learn from who answered."""

@@ -99,7 +99,7 @@ def test_the_method_of_the_tutorial_keeps_the_contract(own):
 
 def test_the_study_of_the_tutorial_runs_the_method(own):
     text = next(b for b in re.findall(r"```toml\n(.*?)```", (ROOT / OWN).read_text(), re.DOTALL) if "[[method]]" in b)
-    with import_policy.only(["mymethods.neglected"]):
+    with import_policy.allow_only(["mymethods.neglected"]):
         made = plan(tomllib.loads(text))
         check(made.runs[:1])
     assert made.labels == ["uniform", "Neglected"]

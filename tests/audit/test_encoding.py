@@ -13,10 +13,10 @@ from sortition.audit.encoding import (
     MAX_CLIENTS,
     decode_ids,
     decode_numbers,
-    digests,
     encode_ids,
     encode_numbers,
     json_value,
+    row_digests,
 )
 from sortition.core import StorageError
 
@@ -52,12 +52,12 @@ def test_numbers_round_trip_to_the_bit(values, dtype, alike):
 
 def test_digests_know_type_shape_and_value():
     rows = np.arange(6.0).reshape(2, 3)
-    one, two = digests(rows)
+    one, two = row_digests(rows)
     assert one != two
-    assert digests(rows.astype("f4"))[0] != one
-    assert digests(rows.reshape(2, 3, 1))[0] != one
-    assert digests(rows.astype(">f8"))[0] == one  # the machine's order of bytes does not count
-    assert isinstance(digests(np.zeros((2000, 1))), str)
+    assert row_digests(rows.astype("f4"))[0] != one
+    assert row_digests(rows.reshape(2, 3, 1))[0] != one
+    assert row_digests(rows.astype(">f8"))[0] == one  # the machine's order of bytes does not count
+    assert isinstance(row_digests(np.zeros((2000, 1))), str)
 
 
 BOMB = base64.b64encode(zlib.compress(bytes(10_000_000))).decode()

@@ -41,7 +41,7 @@ def test_every_choice_is_made_again(name, pace):
     guards = Guards(explore=0.3, ceiling=2.0, quarantine=2, strikes=1)
     about = setup(pace, name, faults=CHANGING, guards=guards, parameters=find(name).examples()[0], rounds=ROUNDS)
     lines, records, simulation = logged(about)
-    assert hash_chain.breaks(hash_chain.links(line.rstrip(b"\n") for line in lines)) == []
+    assert hash_chain.find_breaks(hash_chain.read_links(line.rstrip(b"\n") for line in lines)) == []
     assert len(lines) == simulation.registrar.events + 1
     result = recompute(entries(lines), start(about).registrar)
     assert (result.differences, result.stopped_because, result.rounds) == ([], "", len(lines) - 1)

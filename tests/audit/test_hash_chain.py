@@ -17,12 +17,12 @@ def lines():
 
 
 def told(lines, final=None):
-    return hash_chain.breaks(hash_chain.links(lines), final)
+    return hash_chain.find_breaks(hash_chain.read_links(lines), final)
 
 
 def test_a_whole_chain_holds(lines):
     assert told(lines) == []
-    assert told(lines, hash_chain.links(lines)[-1].hash) == []
+    assert told(lines, hash_chain.read_links(lines)[-1].hash) == []
     assert json.loads(lines[3])["previous"] == json.loads(lines[2])["hash"]
 
 
@@ -66,13 +66,13 @@ def test_reordered(lines):
 
 
 def test_cut_at_the_end(lines):
-    final = hash_chain.links(lines)[-1].hash
+    final = hash_chain.read_links(lines)[-1].hash
     assert "the end was cut off" in told(lines[:-1], final)[0]
     assert told([], final) == ["The log is empty."]
 
 
 def test_added_at_the_end(lines):
-    final = hash_chain.links(lines)[-1].hash
+    final = hash_chain.read_links(lines)[-1].hash
     line, _ = hash_chain.seal(6, final, {"round": 6})
     assert "1 lines were added after line 6" in told([*lines, line.rstrip(b"\n")], final)[0]
 

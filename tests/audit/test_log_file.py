@@ -11,10 +11,10 @@ from tests.test_cli import call
 
 from sortition import __version__
 from sortition.audit import hash_chain
-from sortition.audit.entry_writer import commitment
+from sortition.audit.entry_writer import commit_to_seed
 from sortition.audit.log_file import LogFile
 from sortition.core import InputError, Population, Reading, Registrar, StorageError
-from sortition.core.storage.lock import in_use
+from sortition.core.storage.lock import is_locked
 from sortition.selectors import load
 from sortition.studies.audit.audit_run import examine_log
 
@@ -37,7 +37,7 @@ def test_it_is_revealed_at_the_end_and_holds(tmp_path):
     assert "seed" not in path.read_text()
     revealed = json.loads(book.reveal().read_text())
     header = json.loads(path.read_text().splitlines()[0])
-    assert commitment(bytes.fromhex(revealed["salt"]), 11) == header["commitment"]
+    assert commit_to_seed(bytes.fromhex(revealed["salt"]), 11) == header["commitment"]
     assert revealed["entries"] == 5
     assert "1 log holds" in call("audit", path)
 
@@ -182,7 +182,7 @@ def test_a_run_that_begins_does_not_wipe_a_log(tmp_path):
     with pytest.raises(StorageError, match=r"must be new for a run that begins; got a log of .* Give another path"):
         federation(path, "uniform")
     assert path.read_bytes() == before
-    assert not in_use(path)
+    assert not is_locked(path)
 
 
 HOLD = """
@@ -207,21 +207,21 @@ def test_a_second_server_is_refused_until_the_first_is_gone(tmp_path):
             federation(path, "uniform")
         first.kill()
     assert len(path.read_bytes().splitlines()) == 1  # its header
-    assert not in_use(path)  # the lock died with it
+    assert not is_locked(path)  # the lock died with it
     with pytest.raises(StorageError, match="must be new"):
         federation(path, "uniform")
 
 
 def test_a_logbook_that_is_closed_or_forgotten_gives_its_file_back(tmp_path):
     _, book = federation(tmp_path / "audit.jsonl", "uniform")
-    assert in_use(tmp_path / "audit.jsonl")
+    assert is_locked(tmp_path / "audit.jsonl")
     book.close()
-    assert not in_use(tmp_path / "audit.jsonl")
+    assert not is_locked(tmp_path / "audit.jsonl")
     book = LogFile(tmp_path / "other.jsonl")
     book._lock(0)
     del book
-    assert not in_use(tmp_path / "other.jsonl")
-    assert not in_use(tmp_path / "nothing")
+    assert not is_locked(tmp_path / "other.jsonl")
+    assert not is_locked(tmp_path / "nothing")
 
 
 def rehashed(path, change):

@@ -205,7 +205,7 @@ def test_unknown_clients_cannot_write_on_the_terminal(tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text("client_id,start,end\n0,0,5\n\x1b[2Jevil,1,2\n" + "x" * 5_000 + ",1,2\n")
     notes = []
-    _tables.read(path, 3, notes)
+    _tables.read_trace(path, 3, notes)
     assert "evil" in notes[0]
     assert notes[0].isprintable()
     assert len(notes[0]) < 300

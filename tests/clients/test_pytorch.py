@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from sortition.clients import Answers, AppClient, AppReply, Received, pytorch
-from sortition.core import RESOURCES, probe
+from sortition.core import RESOURCES, make_probe
 from sortition.core.errors import InputError
 
 GEN = torch.Generator().manual_seed(0)
@@ -220,7 +220,7 @@ def test_outputs_of_another_model_leave_the_received_one_in_place():
 def test_answers_do_not_depend_on_the_order_of_the_questions():
     model, trained = arrays(Viewed()), arrays(Viewed())
     made = pytorch(lambda context: (Viewed(), IMAGES, LABELS))
-    answers, received = Answers(made, signals=[probe(np.zeros((8, 8)), np.ones((8, 8)))]), Received(model)
+    answers, received = Answers(made, signals=[make_probe(np.zeros((8, 8)), np.ones((8, 8)))]), Received(model)
     found = []
     for order in (("loss", "probe"), ("probe", "loss")):
         app = AppClient(received, lambda: AppReply(trained), made)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, InputError, Population, Round, UndeclaredError
-from sortition.core.cohort import check_cohort, with_standby
+from sortition.core.cohort import check_cohort, count_with_standby
 
 
 def make_round(available, budget=2, population=None):
@@ -175,4 +175,4 @@ def test_a_budget_beyond_all_clients_on_earth_is_refused():
 
 @pytest.mark.parametrize(("cohort", "overselect", "begin"), [(10, 1.0, 10), (10, 1.3, 13), (50, 1.1, 55), (7, 1.3, 10)])
 def test_standby_is_rounded_up_from_the_true_product(cohort, overselect, begin):
-    assert with_standby(cohort, overselect) == begin
+    assert count_with_standby(cohort, overselect) == begin

@@ -7,7 +7,7 @@ from tests.studies.tables import small
 
 from sortition.cli.shared_options import OWN
 from sortition.core import InputError
-from sortition.core.import_policy import imported, only
+from sortition.core.import_policy import allow_only, import_named
 from sortition.learning import build
 from sortition.reproduction import preset
 from sortition.results import metrics
@@ -26,7 +26,7 @@ def bomb(tmp_path, monkeypatch):
 
 
 def test_the_users_own_word(bomb):
-    assert imported("bomb:X", "it") == 1
+    assert import_named("bomb:X", "it") == 1
     assert bomb.exists()
 
 
@@ -41,29 +41,29 @@ def test_the_users_own_word(bomb):
     ],
 )
 def test_nothing_runs_that_was_not_allowed(bomb, name):
-    with only(["other", "bom"]), pytest.raises(InputError, match="add --allow bomb"):
+    with allow_only(["other", "bom"]), pytest.raises(InputError, match="add --allow bomb"):
         name()
     assert not bomb.exists()
 
 
 def test_what_is_allowed_is_imported_with_what_is_inside_it(bomb):
-    with only(["bomb"]):
-        assert imported("bomb:X", "it") == 1
-    with only(["os"]):
-        assert imported("os.path:join", "it")
+    with allow_only(["bomb"]):
+        assert import_named("bomb:X", "it") == 1
+    with allow_only(["os"]):
+        assert import_named("os.path:join", "it")
 
 
 def test_ours_may_be_named_but_not_what_it_imports():
-    with only([], own=OWN):
-        assert callable(imported("sortition.reproduction.figures.curves:make", "figure.make"))
+    with allow_only([], own=OWN):
+        assert callable(import_named("sortition.reproduction.figures.curves:make", "figure.make"))
         with pytest.raises(InputError, match="something that sortition"):
-            imported("sortition.reproduction.figures.curves:smoothed", "figure.make")
+            import_named("sortition.reproduction.figures.curves:smoothed", "figure.make")
         with pytest.raises(InputError, match="would import and run"):
-            imported("sortition.core.storage.snapshot:write_atomically", "figure.make")
+            import_named("sortition.core.storage.snapshot:write_atomically", "figure.make")
 
 
 def test_every_preset_of_the_package_can_be_played_without_a_word():
-    with only([], own=OWN):
+    with allow_only([], own=OWN):
         for name in preset.preset_names():
             one = preset.load_preset(name)
             for figure in one.figures:
@@ -74,9 +74,9 @@ def test_every_preset_of_the_package_can_be_played_without_a_word():
 @pytest.mark.parametrize("name", ["sortition.nothing:make", "sortition.:x", "sortition.core"])
 def test_names_of_ours_that_do_not_exist_are_refused_as_any_other(name):
     with pytest.raises(InputError, match="importable as"):
-        imported(name, "it")
-    with only([], own=["sortition.audit"]), pytest.raises(InputError, match="would import and run"):
-        imported(name, "it")
+        import_named(name, "it")
+    with allow_only([], own=["sortition.audit"]), pytest.raises(InputError, match="would import and run"):
+        import_named(name, "it")
 
 
 def test_a_method_that_is_declared_wrongly_says_so_through_the_import(tmp_path, monkeypatch):
@@ -84,4 +84,4 @@ def test_a_method_that_is_declared_wrongly_says_so_through_the_import(tmp_path, 
     (tmp_path / "wrongly.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(InputError, match=r"Mine\.memory must be a class that derives from State.* memory = Memory\.$"):
-        imported("wrongly:Mine", "method.name")
+        import_named("wrongly:Mine", "method.name")

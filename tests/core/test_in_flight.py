@@ -337,12 +337,12 @@ def test_work_that_is_changed_step_by_step_is_the_work_that_is_read_anew(seed):
         idle = np.setdiff1d(np.arange(60), np.concatenate([flights.ids, flights.ended_ids]))
         chosen = rng.permutation(idle)[: rng.integers(0, 5)]
         flights = flights.with_selection(
-            Dispatched.begun(
+            Dispatched.start(
                 index=index, version=index // 2, cohort=Cohort.uniform(chosen), since=None, skipped=not chosen.size
             )
         )
         if rng.random() < 0.4:
-            flights = flights.given_up(rng.permutation(flights.ids.copy())[: rng.integers(0, 3)])
+            flights = flights.after_giving_up(rng.permutation(flights.ids.copy())[: rng.integers(0, 3)])
         assert bookkeeping(flights) == bookkeeping(Flights(flights.selections))
         if rng.random() < 0.5:
             used = flights.in_order(rng.permutation(flights.ids.copy())[: rng.integers(0, 6)])
@@ -350,7 +350,7 @@ def test_work_that_is_changed_step_by_step_is_the_work_that_is_read_anew(seed):
             anew = Flights(flights.selections).weigh(used, None, "mass")
             assert weighed.cohort.ids.tolist() == anew.cohort.ids.tolist()
             assert weighed.weights.tolist() == anew.weights.tolist()
-            flights = flights.stepped(used)
+            flights = flights.after_step(used)
             assert bookkeeping(flights) == bookkeeping(Flights(flights.selections))
             assert not flights.ended_ids.size
             assert all(part.in_flight.any() for part in flights.selections)

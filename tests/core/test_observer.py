@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sortition.audit import hash_chain
-from sortition.audit.entry_writer import commitment, digest_of
-from sortition.audit.log import AuditLog, fresh_salt, salt_of
+from sortition.audit.entry_writer import commit_to_seed, population_digest
+from sortition.audit.log import AuditLog, derive_salt, draw_salt
 from sortition.audit.recompute import Evidence, recompute
 from sortition.core import Guards, Population, Reading, Registrar
 from sortition.selectors import discover, find, load
@@ -65,7 +65,7 @@ def test_every_choice_of_every_method_is_made_again(name):
     method = find(name)
     selector = method.load(**method.examples()[0])
     lines, heard = logged(selector)
-    assert hash_chain.breaks(hash_chain.links(line.rstrip(b"\n") for line in lines)) == []
+    assert hash_chain.find_breaks(hash_chain.read_links(line.rstrip(b"\n") for line in lines)) == []
     result = recompute(entries(lines), fresh(selector), evidence=lambda t: heard[t])
     assert (result.rounds, result.differences, result.stopped_because) == (ROUNDS, [], "")
     alone = recompute(entries(lines), fresh(selector))  # the log and nothing else
@@ -286,10 +286,10 @@ def test_clients_that_join_are_told_with_the_round_they_join_in():
 
 
 def test_commitments_hide_and_bind():
-    assert commitment(SALT, 3) != commitment(SALT, 4)
-    assert commitment(SALT, 3) != commitment(salt_of(3), 3)
-    assert salt_of(3) == salt_of(3)
-    assert fresh_salt() != fresh_salt()
+    assert commit_to_seed(SALT, 3) != commit_to_seed(SALT, 4)
+    assert commit_to_seed(SALT, 3) != commit_to_seed(derive_salt(3), 3)
+    assert derive_salt(3) == derive_salt(3)
+    assert draw_salt() != draw_salt()
 
 
 def test_a_round_of_100_000_clients_stays_small():
@@ -311,8 +311,8 @@ def test_the_digest_of_a_population_knows_every_fact():
         Population(np.arange(1, 6), groups=np.arange(5)[::-1]),
         Population(np.arange(1, 6), groups=np.arange(5), known=[0, 1]),
     ]
-    assert len({digest_of(one) for one in (base, *others)}) == 5
-    assert digest_of(base) == digest_of(Population(np.arange(1, 6), groups=np.arange(5)))
+    assert len({population_digest(one) for one in (base, *others)}) == 5
+    assert population_digest(base) == population_digest(Population(np.arange(1, 6), groups=np.arange(5)))
 
 
 GUARDED = Guards(norm=5, remember=20, strikes=1, quarantine=2, returning=0.4)

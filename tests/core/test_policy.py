@@ -4,7 +4,7 @@ import pytest
 
 from sortition import Policy
 from sortition.core import InputError
-from sortition.core.policy import RULES, Rule, Span, as_policies, reason
+from sortition.core.policy import RULES, Rule, Span, as_policies, explain_exclusion
 
 WHOLE = Policy(
     separation="6 hours",
@@ -71,7 +71,7 @@ def test_keys_of_shared_and_partial_rules_are_read_back():
 
 
 def test_reasons_in_words():
-    assert {rule.name: reason(rule.key) for rule in WHOLE.rules} == {
+    assert {rule.name: explain_exclusion(rule.key) for rule in WHOLE.rules} == {
         "hours": "outside of the hours 22-6 of the server's clock",
         "separation": "chosen less than 6 hours before",
         "participations": "chosen 2 of 2 times within 1 day",
@@ -83,8 +83,10 @@ def test_reasons_in_words():
         "idle": "not idle",
     }
     shared = Policy(participations=5, window="1 day", per="owner").rules[0]
-    assert reason(shared.key) == "its owner has no place left under the limit of 5 participations within 1 day"
-    assert reason("something else=3") == "something else=3"
+    assert (
+        explain_exclusion(shared.key) == "its owner has no place left under the limit of 5 participations within 1 day"
+    )
+    assert explain_exclusion("something else=3") == "something else=3"
 
 
 def test_facts_that_its_rules_look_at():

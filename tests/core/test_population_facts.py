@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Guards, InputError, Population, Registrar, UndeclaredError
-from sortition.core.population import FARTHEST, LARGEST, check_row, totals
+from sortition.core.population import FARTHEST, LARGEST, check_row, total_examples
 from sortition.selectors import discover, find
 from sortition.testing.play import everybody, turns
 from sortition.testing.worlds import ScriptedWorld
@@ -45,7 +45,7 @@ def test_facts_of_clients_that_are_not_known_may_be_anything():
 
 def test_the_largest_is_let_in():
     assert Population([LARGEST, 1]).sizes[0] == 2**53
-    assert totals(np.array([[2**52, 2**52]]))[0] == LARGEST
+    assert total_examples(np.array([[2**52, 2**52]]))[0] == LARGEST
 
 
 @pytest.mark.parametrize(

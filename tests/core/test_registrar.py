@@ -333,7 +333,7 @@ class TestLifetime:
     def test_what_an_abandoned_turn_heard_is_forgotten(self, registrar):
         """A lone liar's vector of length 1 in a turn given up must not make the honest ones' unsound."""
         turn = play_until_cohort(registrar)
-        turn.intake.reports(turn.cohort.ids, {"update": {9: [1.0]}})
+        turn.intake.screen_reports(turn.cohort.ids, {"update": {9: [1.0]}})
         turn.answer({})  # late, in a turn that then is abandoned
         turn = registrar.begin(range(10), 3)
         turn.answer({**{k: 0.1 * k for k in range(9)}, 9: np.nan})
@@ -534,7 +534,7 @@ class Curious(Selector):
             return Needs(reads=("sizes",), optional=("label_counts",))
         return Needs(reads=("sizes", "label_counts") if self.labels else ("sizes",))
 
-    def resolved(self, facts):
+    def resolve(self, facts):
         return replace(self, labels="label_counts" in facts) if self.labels is None else self
 
     def select(self, state, round):

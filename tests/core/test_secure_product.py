@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sortition.core import PRODUCTS, InputError
-from sortition.core.secure_product import Holder, mask, secure_product, secure_products
+from sortition.core.secure_product import Holder, draw_mask, secure_product, secure_products
 from sortition.testing import QuadraticWorld
 
 numbers = st.integers(-(2**20), 2**20)
@@ -35,14 +35,14 @@ def test_all_messages_pass_the_server_in_the_papers_order():
 
 
 def test_masks_are_fresh_and_fill_the_ring():
-    drawn = np.concatenate([mask(500), mask(500)])
+    drawn = np.concatenate([draw_mask(500), draw_mask(500)])
     assert np.unique(drawn).size == 1000
     assert 0.4 < (drawn > np.uint64(2**63)).mean() < 0.6
 
 
 def test_it_is_no_security_control():
     """The server made the mask and relays the masked vector: the difference is the client's vector."""
-    R = mask(3)
+    R = draw_mask(3)
     masked = Holder(np.array([7, 0, 5])).receive(R, np.uint64(0))
     assert (masked - R).tolist() == [7, 0, 5]
 

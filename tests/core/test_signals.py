@@ -14,7 +14,7 @@ from sortition.core import (
     UPDATE,
     InputError,
     Signal,
-    probe,
+    make_probe,
 )
 from sortition.core.signals import fold
 from sortition.testing import QuadraticWorld
@@ -68,14 +68,14 @@ def test_bad_sketches(dim):
 
 
 def test_the_probe_carries_its_moments():
-    signal = probe(np.zeros(4), np.ones(4), samples=500)
+    signal = make_probe(np.zeros(4), np.ones(4), samples=500)
     assert signal.floats_down == 8
     world = QuadraticWorld(3)
     (client,) = world.clients(np.array([0]), 0)
     # a linear model's mean response to centred noise is near its bias
     assert signal.row(client) == pytest.approx(client.train().update[-3:], abs=0.3)
     with pytest.raises(InputError, match="shape"):
-        probe(np.zeros(4), np.ones(3))
+        make_probe(np.zeros(4), np.ones(3))
 
 
 def test_names_are_wire_safe():

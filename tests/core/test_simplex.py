@@ -8,7 +8,7 @@ from scipy.optimize import minimize, nnls
 from tests.mutations import slipped
 
 from sortition.core import simplex
-from sortition.core.simplex import simplex_fit
+from sortition.core.simplex import fit_simplex
 
 
 def value(a, rows, target, anchor, weight):
@@ -36,13 +36,13 @@ def optimal(a, rows, target, anchor, weight, tolerance=1e-8):
 @settings(max_examples=80, deadline=None)
 def test_the_weights_are_optimal(seed, n, d):
     given_problem = problem(seed, n, d)
-    assert optimal(simplex_fit(*given_problem), *given_problem)
+    assert optimal(fit_simplex(*given_problem), *given_problem)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_scipy_finds_nothing_better(seed):
     rows, target, anchor, weight = problem(seed, 9, 4)
-    ours = simplex_fit(rows, target, anchor, weight)
+    ours = fit_simplex(rows, target, anchor, weight)
     theirs = minimize(
         value,
         np.full(9, 1 / 9),
@@ -61,32 +61,32 @@ def test_nonnegative_least_squares_with_a_heavy_row_come_near():
     heavy = 1e5
     stacked = np.vstack([rows.T, np.sqrt(weight) * np.eye(12), np.full((1, 12), heavy)])
     near, _ = nnls(stacked, np.concatenate([target, np.sqrt(weight) * anchor, [heavy]]))
-    assert simplex_fit(rows, target, anchor, weight) == pytest.approx(near, abs=1e-6)
+    assert fit_simplex(rows, target, anchor, weight) == pytest.approx(near, abs=1e-6)
 
 
 def test_without_features_it_is_the_projection_onto_the_simplex():
     anchor = np.array([0.5, 0.4, -0.3, 0.2])
-    assert simplex_fit(np.zeros((4, 0)), np.zeros(0), anchor, 2.0) == pytest.approx(
+    assert fit_simplex(np.zeros((4, 0)), np.zeros(0), anchor, 2.0) == pytest.approx(
         [0.4666667, 0.3666667, 0, 0.1666667]
     )
 
 
 def test_members_that_are_not_wanted_weigh_exactly_nothing():
     rows = np.array([[1.0], [-1.0], [30.0]])
-    assert simplex_fit(rows, np.zeros(1), np.array([0.5, 0.5, 0.0]), 0.1).tolist() == [0.5, 0.5, 0.0]
+    assert fit_simplex(rows, np.zeros(1), np.array([0.5, 0.5, 0.0]), 0.1).tolist() == [0.5, 0.5, 0.0]
 
 
 def test_many_members_and_one():
-    assert simplex_fit(np.ones((1, 3)), np.zeros(3), np.zeros(1), 1.0).tolist() == [1.0]
+    assert fit_simplex(np.ones((1, 3)), np.zeros(3), np.zeros(1), 1.0).tolist() == [1.0]
     given_problem = problem(0, 800, 10, spread=5.0)
-    assert optimal(simplex_fit(*given_problem), *given_problem)
+    assert optimal(fit_simplex(*given_problem), *given_problem)
 
 
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("_on_plane", "1.0 - unconstrained", "0.9 - unconstrained"),  # weights sum to less than 1
-        ("simplex_fit", "free[multiplier.argmin()] = True", "break"),  # who reached 0 never comes back
+        ("_minimise_on_plane", "1.0 - unconstrained", "0.9 - unconstrained"),  # weights sum to less than 1
+        ("fit_simplex", "free[multiplier.argmin()] = True", "break"),  # who reached 0 never comes back
         ("_solve", "rows.T @ rows + weight", "rows.T @ rows + 2 * weight"),  # Woodbury with another λ
     ],
 )
@@ -94,4 +94,4 @@ def test_a_slip_is_caught(name, right, wrong, monkeypatch):
     monkeypatch.setattr(simplex, name, slipped(getattr(simplex, name), right, wrong))
     given_problems = (problem(seed, 40, d, spread=3.0) for seed in range(50) for d in (3, 15))
     problems = [(2 + rows, *rest) for rows, *rest in given_problems]
-    assert not all(optimal(simplex.simplex_fit(*one), *one) for one in problems)
+    assert not all(optimal(simplex.fit_simplex(*one), *one) for one in problems)

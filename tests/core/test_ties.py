@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sortition.core.sampling import leading, top
-from sortition.core.ties import BITS, TOLERANCE, first_largest, first_smallest, grid, rounded
+from sortition.core.sampling import take_largest, take_largest_unsorted
+from sortition.core.ties import BITS, TOLERANCE, first_largest, first_smallest, grid_step, rounded
 
 numbers = st.floats(-1e12, 1e12, allow_nan=False)
 
@@ -36,13 +36,13 @@ def test_last_bits_do_not_count_and_meaningful_differences_do() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 0.5, 3.0, 1e-30, 1e30])
 def test_the_grid_does_not_depend_on_the_last_bits_of_its_scale(scale: float) -> None:
-    assert grid(np.nextafter(scale, 0)) == grid(scale) == grid(np.nextafter(scale, np.inf))
-    assert grid(scale) <= scale * 2.0 ** (2 - BITS)
+    assert grid_step(np.nextafter(scale, 0)) == grid_step(scale) == grid_step(np.nextafter(scale, np.inf))
+    assert grid_step(scale) <= scale * 2.0 ** (2 - BITS)
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-320, 1e-308, 1e-300])
 def test_next_to_nothing_has_a_grid_too(scale: float) -> None:
-    assert grid(scale) > 0
+    assert grid_step(scale) > 0
     found = rounded(np.array([0.0, scale, -scale]), scale)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, [0, scale, -scale], rtol=TOLERANCE, atol=3e-308)
@@ -60,7 +60,7 @@ def test_of_equal_scores_the_first_is_taken() -> None:
 def test_a_ranking_is_by_rounded_value_and_id() -> None:
     ids = np.array([7, 3, 9, 5])
     values = np.array([0.1 + 0.2, 0.3, 0.5, 0.1 * 3])
-    assert top(ids, values, 3).tolist() == [9, 3, 5]
-    assert sorted(leading(ids, values, 2).tolist()) == [3, 9]
-    drawn = {tuple(top(ids, values, 2, np.random.default_rng(seed)).tolist()) for seed in range(40)}
+    assert take_largest(ids, values, 3).tolist() == [9, 3, 5]
+    assert sorted(take_largest_unsorted(ids, values, 2).tolist()) == [3, 9]
+    drawn = {tuple(take_largest(ids, values, 2, np.random.default_rng(seed)).tolist()) for seed in range(40)}
     assert drawn == {(9, 3), (9, 5), (9, 7)}

@@ -8,7 +8,7 @@ import pytest
 from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.data import Dataset
-from sortition.data.client_skew import STYLES, LabelNoise, styled, with_label_noise
+from sortition.data.client_skew import STYLES, LabelNoise, add_label_noise, apply_styles
 from sortition.studies import build_federation
 from sortition.studies.config import Data, validated
 
@@ -31,7 +31,7 @@ def images(n_test: int = 400) -> Dataset:
 def test_each_client_has_one_style_and_listed_twice_is_twice_as_many() -> None:
     original = images()
     styles = ("plain", "plain", "inverted")
-    changed = styled(original, CLIENTS, styles, stream(0, "styles"))
+    changed = apply_styles(original, CLIENTS, styles, stream(0, "styles"))
     is_inverted = [np.array_equal(changed.x_train[rows], 16 - original.x_train[rows]) for rows in CLIENTS]
     is_plain = [np.array_equal(changed.x_train[rows], original.x_train[rows]) for rows in CLIENTS]
     assert sum(is_inverted) == 4
@@ -41,7 +41,7 @@ def test_each_client_has_one_style_and_listed_twice_is_twice_as_many() -> None:
 
 def test_test_images_have_the_styles_in_the_clients_shares() -> None:
     original = images(n_test=3000)
-    changed = styled(original, CLIENTS, ("plain", "plain", "inverted"), stream(0, "styles"))
+    changed = apply_styles(original, CLIENTS, ("plain", "plain", "inverted"), stream(0, "styles"))
     is_inverted = (changed.x_test == 16 - original.x_test).all(axis=(1, 2))
     assert is_inverted.mean() == pytest.approx(1 / 3, abs=0.03)
     assert changed.digest != original.digest
@@ -66,7 +66,7 @@ def test_a_quarter_turn_twice_is_a_half_turn() -> None:
 
 def test_wrong_labels_are_those_of_a_share_of_the_clients() -> None:
     original = images()
-    changed = with_label_noise(original, CLIENTS, LabelNoise(share=0.25, flip=1.0), stream(0, "label noise"))
+    changed = add_label_noise(original, CLIENTS, LabelNoise(share=0.25, flip=1.0), stream(0, "label noise"))
     n_changed = [int((changed.y_train[rows] != original.y_train[rows]).sum()) for rows in CLIENTS]
     assert sorted(n_changed) == [0] * 9 + [10] * 3
     assert set(changed.y_train) <= {0, 1, 2, 3}
@@ -75,7 +75,7 @@ def test_wrong_labels_are_those_of_a_share_of_the_clients() -> None:
 
 def test_a_flip_of_one_half_changes_half_of_the_labels() -> None:
     original = images()
-    changed = with_label_noise(original, CLIENTS, LabelNoise(share=1.0, flip=0.5), stream(3, "label noise"))
+    changed = add_label_noise(original, CLIENTS, LabelNoise(share=1.0, flip=0.5), stream(3, "label noise"))
     assert (changed.y_train != original.y_train).mean() == pytest.approx(0.5, abs=0.12)
 
 

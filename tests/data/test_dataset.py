@@ -95,8 +95,8 @@ def test_bytes_of_vectors_are_no_images() -> None:
 )
 def test_what_is_done_to_inputs_is_said(x: np.ndarray, standardise: bool, words: str) -> None:
     data = tiny_dataset(x_train=x, x_test=x[:1])
-    assert data.prepared(standardise=standardise).described_inputs() == words
-    assert data.described_inputs(standardise=standardise) == words
+    assert data.prepared(standardise=standardise).describe_inputs() == words
+    assert data.describe_inputs(standardise=standardise) == words
 
 
 def test_constant_feature_does_not_divide_by_zero() -> None:

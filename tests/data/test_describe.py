@@ -44,12 +44,12 @@ def test_pictures(tmp_path: Path) -> None:
 
 
 def test_what_models_get_is_shown():
-    from sortition.data.describe import shown_data
+    from sortition.data.describe import describe_data
     from sortition.data.user_data import from_arrays
 
     vector = np.zeros((10, 4))
     images = np.zeros((10, 8, 8), np.uint8)
-    text = shown_data(from_arrays({"vector": vector, "image": images}, np.linspace(0, 1, 10), name="mine"))
+    text = describe_data(from_arrays({"vector": vector, "image": images}, np.linspace(0, 1, 10), name="mine"))
     assert "a model gets, vector  float32 of shape (batch, 4)" in text
     assert "a model gets, image   float32 of shape (batch, 1, 8, 8)" in text
     assert "numbers (float32), one per example" in text

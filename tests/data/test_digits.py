@@ -13,17 +13,17 @@ from sortition.data import digits as module
 
 
 def test_the_file_holds_what_scikit_learn_loads() -> None:
-    read, loaded = module._images(), module._images_of_sklearn()
+    read, loaded = module._read_images(), module._load_from_sklearn()
     for mine, theirs in zip(read, loaded, strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_release_that_keeps_the_file_elsewhere_is_images_of_sklearn(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, whole = [], module._images()
-    monkeypatch.setattr(module, "_images_of_sklearn", lambda: calls.append(1) or whole)
+    calls, whole = [], module._read_images()
+    monkeypatch.setattr(module, "_load_from_sklearn", lambda: calls.append(1) or whole)
     monkeypatch.setattr(Path, "is_file", lambda _: False)
-    np.testing.assert_array_equal(module._images()[0], whole[0])
+    np.testing.assert_array_equal(module._read_images()[0], whole[0])
     assert calls
 
 

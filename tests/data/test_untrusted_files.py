@@ -17,7 +17,7 @@ from sortition.availability import _tables
 from sortition.core import DataError
 from sortition.data import parquet, parquet_pages
 from sortition.data.catalogue import ENTRIES
-from sortition.data.image_files import _batch, decode, read_idx
+from sortition.data.image_files import _read_batch, decode, read_idx
 
 CIFAR = ENTRIES["cifar10"]
 
@@ -82,7 +82,7 @@ def test_a_batch_that_is_not_cifar(tmp_path, monkeypatch, content):
 @pytest.mark.parametrize("protocol", [3, 4])
 def test_an_honest_batch_is_read(protocol):
     images = np.arange(2 * 3072).astype(np.uint8).reshape(2, 3072)
-    decoded, labels = _batch(pickle.dumps({b"data": images, b"labels": [3, 1]}, protocol=protocol), "a", b"labels")
+    decoded, labels = _read_batch(pickle.dumps({b"data": images, b"labels": [3, 1]}, protocol=protocol), "a", b"labels")
     np.testing.assert_array_equal(decoded, images)
     assert labels.tolist() == [3, 1]
 
@@ -190,7 +190,7 @@ LONG = {"lists": [[0.5] * 1000, [0.5] * 9000], "texts": ["x" * 60_000, "x" * 60_
 def test_what_lists_and_texts_unpack_to_is_counted_before_they_are_read(tmp_path, column, compression):
     path = tmp_path / "t.parquet"
     pl.DataFrame({"x": LONG[column]}).write_parquet(path, compression=compression)
-    contents = parquet_pages.unpacked(path, ["x"])
+    contents = parquet_pages.measure_unpacked(path, ["x"])
     assert contents.n_values >= {"lists": 10_000, "texts": 2}[column]
     assert contents.n_values * 16 + contents.n_bytes > 60_000
     assert parquet.read_parquet(path, lists=["x"], allowed=1_000_000)["x"].to_list() == LONG[column]
@@ -201,7 +201,7 @@ def test_what_lists_and_texts_unpack_to_is_counted_before_they_are_read(tmp_path
 def test_columns_that_are_not_read_do_not_count(tmp_path):
     path = tmp_path / "t.parquet"
     pl.DataFrame({"a": [1, 2], "x": LONG["lists"]}).write_parquet(path)
-    assert parquet_pages.unpacked(path, ["a"]).n_values < 10
+    assert parquet_pages.measure_unpacked(path, ["a"]).n_values < 10
     assert parquet.read_parquet(path, ["a"], allowed=1000)["a"].to_list() == [1, 2]
 
 
@@ -209,16 +209,16 @@ def test_columns_that_are_not_read_do_not_count(tmp_path):
 def test_all_groups_of_rows_count(tmp_path, groups):
     path = tmp_path / "t.parquet"
     pl.DataFrame({"a": np.arange(700.0)}).write_parquet(path, row_group_size=700 // groups)
-    assert parquet_pages.unpacked(path, ["a"]).n_values >= 700
+    assert parquet_pages.measure_unpacked(path, ["a"]).n_values >= 700
 
 
 def test_texts_that_share_their_beginnings_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     pl.DataFrame({"a": ["x", "y", "z"]}).write_parquet(path)
-    parquet_pages.unpacked(path, ["a"])
+    parquet_pages.measure_unpacked(path, ["a"])
     monkeypatch.setattr(parquet_pages, "SHARED_PREFIXES", 0)  # plain texts, of which this file's dictionary is made
     with pytest.raises(ValueError, match="DELTA_BYTE_ARRAY"):
-        parquet_pages.unpacked(path, ["a"])
+        parquet_pages.measure_unpacked(path, ["a"])
 
 
 def test_a_parquet_file_with_damaged_headers_is_refused_in_words(tmp_path):
@@ -232,4 +232,4 @@ def test_a_parquet_file_with_damaged_headers_is_refused_in_words(tmp_path):
             damaged[place] = rng.integers(256)
         path.write_bytes(damaged[: rng.integers(1, len(content))] if rng.random() < 0.1 else damaged)
         with contextlib.suppress(ValueError):
-            parquet_pages.unpacked(path, ["a", "x"])
+            parquet_pages.measure_unpacked(path, ["a", "x"])

@@ -87,10 +87,10 @@ def raising(where):
                 raise RuntimeError("init")
             return super().init(n_clients, rng)
 
-        def resolved(self, facts):
+        def resolve(self, facts):
             if where == "resolved":
                 raise RuntimeError("resolved")
-            return super().resolved(facts)
+            return super().resolve(facts)
 
         def select(self, state, round):
             if where == "select":

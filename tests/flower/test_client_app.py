@@ -11,7 +11,7 @@ from tests.flower import federation
 from tests.simulation.small import data, parts
 
 from sortition.clients.named_arrays import as_vector
-from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, STEP_GRADIENT, UPDATE, probe
+from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, STEP_GRADIENT, UPDATE, make_probe
 from sortition.core.errors import InputError
 from sortition.flower import answer, codec, pytorch
 from sortition.simulation.round_cache import RoundCache, SimClient
@@ -59,7 +59,7 @@ def app():
         DISPERSION,
         *RMS_LOSSES.values(),
         UPDATE.sketch(8),
-        probe(np.zeros(6), np.ones(6)),
+        make_probe(np.zeros(6), np.ones(6)),
     ],
     ids=lambda s: s.name,
 )

@@ -24,9 +24,9 @@ def instance(family, n, places, seed, alpha=1.0):
             rows = np.zeros((n, 10))
             for k in range(n):
                 rows[k, rng.choice(10, 2, replace=False)] = 300
-        single, unit = np.ones(n, int), graph.unit(rows)
+        single, unit = np.ones(n, int), graph.scale_to_unit(rows)
         similarity = unit @ unit.T
-        V = graph.normalised(similarity, *graph.extremes(similarity, single, "released", clip=True))
+        V = graph.normalise(similarity, *graph.extremes(similarity, single, "released", clip=True))
         distance = graph.path_distances(graph.lengths(V, "released", 0.01, 0.1), single)
     counts = rng.poisson(3.0, n)
     z = 2 * (counts - counts.mean() - places / n) + 1

@@ -7,7 +7,7 @@ from tests.reference import ca_fed_literal as literal
 
 from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import ca_fed, load
-from sortition.selectors.ca_fed import count_moves, estimates, prune
+from sortition.selectors.ca_fed import count_moves, estimate_availability, prune
 
 
 def markov(n, rounds, pi, correlation, rng):
@@ -57,7 +57,7 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, settings):
         (ca_fed.CAFed, "_learn", "(1 - self.smoothing) * losses.values", "losses.values"),
         (ca_fed.CAFed, "select", "-rounded(np.abs(correlation))", "rounded(np.abs(correlation))"),
         (ca_fed, "count_moves", "moves[:, 0] += rounds - 2", "pass"),
-        (ca_fed, "estimates", "counts[:, 0] / from_away", "counts[:, 0] / from_available"),
+        (ca_fed, "estimate_availability", "counts[:, 0] / from_away", "counts[:, 0] / from_available"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):
@@ -119,7 +119,7 @@ def test_estimates_find_the_chain_that_made_the_rounds():
     for t in range(40_000):
         count_moves(moves, before, np.flatnonzero(now), int(t > 0))
         now = rng.random(3) < correlation * now + (1 - correlation) * pi
-    found = estimates(moves)
+    found = estimate_availability(moves)
     assert found[0] == pytest.approx(pi, abs=0.03)
     assert found[1] == pytest.approx(correlation, abs=0.03)
 

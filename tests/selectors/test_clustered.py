@@ -62,7 +62,7 @@ def test_the_released_algorithm_2_is_biased_where_a_client_exceeds_a_bin_and_our
     released = literal.algorithm_2_as_released(n, m, [(0, 1)])
     assert released == [[0, 1], [1, 0]]  # so both train every round with weight ½, though p = (.9, .1)
     assert [sum(column) / m for column in zip(*released, strict=True)] == [0.5, 0.5]
-    ours = bins.by_groups(np.array(n), m, np.array([0, 1]), RNG(0)).table(2)
+    ours = bins.fill_bins_by_groups(np.array(n), m, np.array([0, 1]), RNG(0)).table(2)
     np.testing.assert_allclose(ours.mean(axis=0), [0.9, 0.1])
 
 

@@ -36,7 +36,7 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, released):
     [
         (f3ast.F3AST, "select", "state.rate[chosen] += self.beta", "pass"),
         (f3ast.F3AST, "select", "** skipped", "** 0"),
-        (f3ast.F3AST, "_enrol", "1.0)", "0.1)"),
+        (f3ast.F3AST, "_start_rates", "1.0)", "0.1)"),
         (f3ast, "_ratio", "p[ids] / np.maximum", "p[ids] ** 2 / np.maximum"),
     ],
 )

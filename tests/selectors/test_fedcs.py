@@ -8,7 +8,7 @@ from tests.simulation.small import world
 
 from sortition.core import RESOURCES, InputError, Measure, Population, Reading, Registrar
 from sortition.selectors import fedcs, load
-from sortition.selectors.fedcs import scheduled
+from sortition.selectors.fedcs import schedule_uploads
 from sortition.simulation import Devices, Setup, run
 
 
@@ -17,7 +17,7 @@ def differs(seed):
     rng = np.random.default_rng(seed)
     n, limit, most = 14, float(rng.uniform(10, 60)), int(rng.integers(3, 15))
     update, theta = rng.uniform(1, 30, n), rng.uniform(0.5, 5, n)
-    ours, seconds = scheduled(np.arange(n), update, 6.0 / theta, limit, most)
+    ours, seconds = schedule_uploads(np.arange(n), update, 6.0 / theta, limit, most)
     S, Theta = client_selection(range(n), update, theta, 6.0, limit, most=most)
     return ours.tolist() != S or seconds != pytest.approx(Theta + multicast(S, theta, 6.0))
 
@@ -37,12 +37,12 @@ def test_schedules_as_the_literal_twin(seed):
     ],
 )
 def test_a_slip_is_caught(right, wrong, monkeypatch):
-    monkeypatch.setitem(globals(), "scheduled", slipped(fedcs.scheduled, right, wrong))
+    monkeypatch.setitem(globals(), "schedule_uploads", slipped(fedcs.schedule_uploads, right, wrong))
     assert any(differs(seed) for seed in range(12))
 
 
 def test_the_worked_example():
-    chosen, seconds = scheduled(np.arange(4), np.array([10.0, 20, 30, 100]), np.full(4, 5.0), 60.0, 4)
+    chosen, seconds = schedule_uploads(np.arange(4), np.array([10.0, 20, 30, 100]), np.full(4, 5.0), 60.0, 4)
     assert chosen.tolist() == [0, 1, 2]
     assert seconds == 35 + 5  # Θ, and the multicast before it
 

@@ -6,7 +6,7 @@ from tests.mutations import slipped
 from tests.reference.feddance_literal import FedDance as Literal
 
 from sortition.core import ACCURACY, TRAINING_LOSS, InputError, Population, Registrar, stream
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 from sortition.selectors import feddance, load
 
 N, K = 15, 4
@@ -26,7 +26,7 @@ def differs(seed, rounds=50, **parameters):
         expected = twin.select(
             ids.tolist(),
             K,
-            lambda own, u, k, draws=draws: top(np.array(own, int), np.array(u), k, draws).tolist(),
+            lambda own, u, k, draws=draws: take_largest(np.array(own, int), np.array(u), k, draws).tolist(),
         )
         turn = registrar.begin(ids, K)
         if turn.cohort.ids.tolist() != expected:

@@ -11,7 +11,7 @@ from tests.reference import fedgs_literal as literal
 from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import fedgs, load
 from sortition.selectors.fedgs.dispersion import disperse
-from sortition.selectors.fedgs.graph import EPSILON, SIGMA2, lengths, normalised, path_distances
+from sortition.selectors.fedgs.graph import EPSILON, SIGMA2, lengths, normalise, path_distances
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
 from sortition.testing.play import everybody, play_turn, share_of, turns
 
@@ -243,7 +243,7 @@ def test_the_form_for_many_clients_is_near_the_exact_one_and_beats_a_subsample()
     n, M, few = 600, 20, 150
     counts = rng.dirichlet(np.full(10, 0.3), n)
     U = counts / np.linalg.norm(counts, axis=1, keepdims=True)
-    H = path_distances(lengths(normalised(U @ U.T - np.eye(n), 0.0, 1.0), "released", 0.01, 0.1), np.ones(n, int))
+    H = path_distances(lengths(normalise(U @ U.T - np.eye(n), 0.0, 1.0), "released", 0.01, 0.1), np.ones(n, int))
     totals = np.zeros(5)
     for seed in range(3):
         everybody = Population(np.ones(n), counts)

@@ -19,16 +19,21 @@ def some_seed_of_cs_ucb_q_differs():
 
 
 PLACES = [
-    (fedss.FedSS, "_draw_members", "uniformly(pool", "uniformly(pool[::-1]"),  # other people
-    (fedss.FedSS, "_draw_members", "if not worth.any()", "if True"),  # heads, not data, inside a stratum
+    (fedss.FedSS, "_draw_from_stratum", "draw_uniformly(pool", "draw_uniformly(pool[::-1]"),  # other people
+    (fedss.FedSS, "_draw_from_stratum", "if not worth.any()", "if True"),  # heads, not data, inside a stratum
     (
         fedss.FedSS,
-        "_seats",
+        "_allocate_seats",
         "return seats, strata.mass",
         "return seats, strata.members / strata.members.sum()",
     ),  # heads
     (allocation, "apportion", "-np.round(target", "np.round(target"),  # the smallest remainders
-    (allocation, "bounded", "multiplier * share, 1.0, ceiling", "multiplier * share, 1.0, 99.0"),  # no caps
+    (
+        allocation,
+        "allocate_within_caps",
+        "multiplier * share, 1.0, ceiling",
+        "multiplier * share, 1.0, 99.0",
+    ),  # no caps
 ]
 
 
@@ -55,7 +60,7 @@ def test_a_slip_in_a_function_of_fedss_is_caught(module, name, right, wrong, mon
         (fedss.FedSS, "_spreads", "np.sqrt(state.squares", "(state.squares", some_seed_of_fedss_differs),
         (cs_ucb_q.CSUCBQ, "select", "required - state.chosen", "required", some_seed_of_cs_ucb_q_differs),
         (cs_ucb_q.CSUCBQ, "select", "+ skipped * required", "", some_seed_of_cs_ucb_q_differs),
-        (cs_ucb_q.CSUCBQ, "_optimistic", "2.0 * math.log(t)", "math.log(t)", some_seed_of_cs_ucb_q_differs),
+        (cs_ucb_q.CSUCBQ, "_optimistic_rewards", "2.0 * math.log(t)", "math.log(t)", some_seed_of_cs_ucb_q_differs),
         (cs_ucb_q.CSUCBQ, "observe", ") / state.plays[ids]", ")", some_seed_of_cs_ucb_q_differs),
     ],
 )

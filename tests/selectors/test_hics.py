@@ -15,7 +15,7 @@ from tests.reference import hics_literal as literal
 
 from sortition.core import BIAS_UPDATE, InputError, Population, Registrar, Round, stream
 from sortition.selectors import hics, load
-from sortition.selectors.hics import HiCS, entropy_estimate, odds
+from sortition.selectors.hics import HiCS, entropy_estimate, selection_odds
 from sortition.studies import build_federation
 from sortition.studies.plan import plan
 from sortition.testing import ScriptedWorld, play
@@ -42,7 +42,7 @@ def agree(seed, share=1.0, linkage="ward", within="size", rounds=14):
     parameters = {"temperature": 0.4, "lam": 2.0, "gamma0": 3.0, "linkage": linkage, "within": within, "clusters": 5}
     registrar = Registrar(HiCS(**parameters), world.population, horizon=rounds, seed=seed)
     delta_b, law = {}, {}
-    draw = hics.weighted
+    draw = hics.draw_weighted
 
     def watched(ids, weights, k, rng):
         law.update(zip(ids.tolist(), weights.tolist(), strict=True))
@@ -51,7 +51,7 @@ def agree(seed, share=1.0, linkage="ward", within="size", rounds=14):
     available = share_of(world, share, seed) if share < 1 else everybody(world)
     sizes = world.population.sizes.tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hics, "weighted", watched)
+        patch.setattr(hics, "draw_weighted", watched)
         for t, turn in enumerate(turns(registrar, world, rounds, K, available)):
             if turn.round is None:
                 continue
@@ -82,7 +82,7 @@ def test_agrees_with_the_literal_twin(seed, share, linkage, within):
 def test_one_weighted_draw_is_the_papers_loop_of_draws():
     # "draw a group, draw a client, until K are together" against exponential keys on π·p̃: all 10 sets of 3 of 5
     entropy, groups, sizes = np.array([0.1, 0.2, 1.5, 1.4, 0.1]), np.array([0, 0, 1, 1, 2]), np.array([1, 3, 2, 2, 5])
-    law = odds(entropy, groups, sizes, 1.5)
+    law = selection_odds(entropy, groups, sizes, 1.5)
     exact = {
         S: literal.chance_of_set(dict(enumerate(law.tolist())), list(S)) for S in itertools.combinations(range(5), 3)
     }
@@ -90,7 +90,7 @@ def test_one_weighted_draw_is_the_papers_loop_of_draws():
     rng, draws = RNG(0), 20_000
     seen = dict.fromkeys(exact, 0)
     for _ in range(draws):
-        seen[tuple(sorted(hics.weighted(np.arange(5), law, 3, rng).tolist()))] += 1
+        seen[tuple(sorted(hics.draw_weighted(np.arange(5), law, 3, rng).tolist()))] += 1
     chi2 = sum((seen[S] - draws * p) ** 2 / (draws * p) for S, p in exact.items())
     assert chi2 < 27.9  # 99.9 % of χ² with 9 degrees of freedom
 
@@ -160,7 +160,7 @@ def test_the_estimate_ranks_clients_by_their_label_entropy():
 
 def test_odds_by_hand():
     # H̄ = (0.5, 1.5), γ = 2: π_1/π_0 = e^2; inside by size 1:3 and alone
-    got = odds(np.array([0.4, 0.6, 1.5]), np.array([0, 0, 1]), np.array([10, 30, 7]), 2.0)
+    got = selection_odds(np.array([0.4, 0.6, 1.5]), np.array([0, 0, 1]), np.array([10, 30, 7]), 2.0)
     pi = 1 / (1 + math.exp(2))
     np.testing.assert_allclose(got, [pi / 4, 3 * pi / 4, 1 - pi])
 
@@ -171,7 +171,11 @@ def test_in_the_last_round_groups_are_alike():
     population, rng = Population(world.population.sizes), RNG(0)
     laws = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hics, "odds", lambda *arguments: laws.append((arguments[1], odds(*arguments))) or laws[-1][1])
+        patch.setattr(
+            hics,
+            "selection_odds",
+            lambda *arguments: laws.append((arguments[1], selection_odds(*arguments))) or laws[-1][1],
+        )
         last = HiCS(gamma0=50.0).select(state, Round(99, 100, np.arange(20), 4, population, rng))
     assert last.notes["gamma"] == 0
     groups, law = laws[0]
@@ -190,7 +194,7 @@ def test_a_strong_preference_takes_the_balanced():
 
 
 def test_zero_sizes_inside_a_group_do_not_stop_it():
-    got = odds(np.array([1.0, 1.0, 1.0]), np.array([0, 0, 1]), np.array([0, 0, 5]), 0.0)
+    got = selection_odds(np.array([1.0, 1.0, 1.0]), np.array([0, 0, 1]), np.array([0, 0, 5]), 0.0)
     np.testing.assert_allclose(got, [0.25, 0.25, 0.5])
 
 
@@ -236,9 +240,9 @@ def test_who_never_reports_is_forced_in_no_more_than_three_times():
 def test_a_client_without_report_is_never_taken_for_balanced():
     world, mute, drawn_from = ScriptedWorld(8), 5, set()
     registrar = Registrar(HiCS(temperature=0.5), world.population, horizon=60)
-    draw = hics.weighted
+    draw = hics.draw_weighted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hics, "weighted", lambda ids, *rest: drawn_from.update(ids.tolist()) or draw(ids, *rest))
+        patch.setattr(hics, "draw_weighted", lambda ids, *rest: drawn_from.update(ids.tolist()) or draw(ids, *rest))
         for t in range(30):
             turn = registrar.begin(np.arange(8), 2)
             heard = turn.cohort.ids[turn.cohort.ids != mute]
@@ -310,8 +314,8 @@ def test_the_fallback_is_clustered_sampling_on_hics_distances():
     rows = world.rows(BIAS_UPDATE, np.arange(12), 0)
     state = hics.Memory(12, update=rows, entropy=entropy_estimate(rows, 0.4))
     with pytest.MonkeyPatch.context() as patch:
-        bins = hics.by_groups
-        patch.setattr(hics, "by_groups", lambda *arguments: given.append(arguments) or bins(*arguments))
+        bins = hics.fill_bins_by_groups
+        patch.setattr(hics, "fill_bins_by_groups", lambda *arguments: given.append(arguments) or bins(*arguments))
         selector = HiCS(temperature=0.4, lam=2.0, fallback="diverse", threshold=0.0)
         cohort = selector.select(state, Round(5, 50, np.arange(12), 4, Population(sizes), RNG(0)))
     H = [literal.H_hat(row.tolist(), 0.4) for row in rows]
@@ -377,7 +381,7 @@ def test_the_form_for_many_clients_is_near_the_exact_one_and_better_than_a_subsa
         groups = HiCS(exact_up_to=limit)._groups(
             state, np.arange(n), round, lambda links, _: hics.cut_to_count(links, K)
         )
-        law[limit] = odds(entropy, groups, population.sizes, 3.0)
+        law[limit] = selection_odds(entropy, groups, population.sizes, 3.0)
     assert 0.5 * np.abs(law[n] - law[80]).sum() < 0.3
     assert law[80] @ entropy == pytest.approx(law[n] @ entropy, rel=0.15)
 

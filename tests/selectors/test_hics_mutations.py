@@ -12,21 +12,21 @@ from sortition.selectors._parts import bins, linkage
 HICS = [
     (hics, "entropy_estimate", "/ temperature", "* temperature"),
     (hics, "entropy_estimate", "np.log(total) -", "np.log(total) +"),
-    (hics, "odds", "np.bincount(groups, entropy) / members", "np.bincount(groups, entropy)"),  # sum, not mean
-    (hics, "odds", "inside / np.maximum(total, 1e-300)[groups]", "inside / inside.sum()"),  # π is lost
-    (linkage, "tree", '"ward"))', '"complete"))'),
+    (hics, "selection_odds", "np.bincount(groups, entropy) / members", "np.bincount(groups, entropy)"),  # sum, not mean
+    (hics, "selection_odds", "inside / np.maximum(total, 1e-300)[groups]", "inside / inside.sum()"),  # π is lost
+    (linkage, "build_tree", '"ward"))', '"complete"))'),
     (linkage, "gaps_between", "np.arccos(cosine, out=cosine)", "1 - cosine"),
     (linkage, "tree_groups", "np.abs(offset[leaves, None] - offset[leaves])", "0"),  # without λ|ΔĤ|
 ]
 CLUSTERED = [
-    (bins, "by_size", "np.argsort(-sizes", "np.argsort(sizes"),  # the smallest first
+    (bins, "fill_bins_by_size", "np.argsort(-sizes", "np.argsort(sizes"),  # the smallest first
     (
         bins,
-        "_shared_bins",
+        "_fill_shared_bins",
         "np.lexsort((lowest_member, group_mass))",
         "np.lexsort((lowest_member, -group_mass))",
     ),  # the lightest open bins
-    (bins, "loose", "(m * sizes) % int(sizes.sum())", "m * sizes"),  # large clients go on with all their mass
+    (bins, "remaining_mass", "(m * sizes) % int(sizes.sum())", "m * sizes"),  # large clients go on with all their mass
     (linkage, "cut_to_mass", "total[left] + total[right]", "np.maximum(total[left], total[right])"),
     (linkage, "directions", "units[:, -1] = zero", "units[:, -1] = 0"),  # a zero update at π/2 from its like
 ]

@@ -8,9 +8,9 @@ from tests.reference import longfed_literal
 
 from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import load
-from sortition.selectors._parts.distances import pairwise
-from sortition.selectors._parts.facility_sampled import shortened
-from sortition.selectors.longfed import advance, pulls, reference_clients
+from sortition.selectors._parts.distances import pairwise_distances
+from sortition.selectors._parts.facility_sampled import shorten_rows
+from sortition.selectors.longfed import advance_queues, pulls, reference_clients
 from sortition.testing import QuadraticWorld, play
 from sortition.testing.play import play_turn
 
@@ -273,7 +273,7 @@ def test_client_side_sketches_choose_as_whole_updates_do_where_clusters_are_plai
 def test_the_error_of_distances_between_sketches_of_64():
     # a count sketch keeps ‖x‖² in the mean with a relative variance of 2/64, so distances up to about √(2/64)/2 = 9 %
     rows = np.random.default_rng(0).normal(size=(60, 5000))
-    true, got = pairwise(rows), pairwise(shortened(rows, 64))
+    true, got = pairwise_distances(rows), pairwise_distances(shorten_rows(rows, 64))
     error = (got / np.where(true > 0, true, 1))[np.triu_indices(60, 1)] - 1
     assert 0.06 < np.sqrt(np.mean(error**2)) < 0.12
 
@@ -330,7 +330,7 @@ def test_growing_past_the_limit_shortens_what_is_kept():
     turn = registrar.begin(range(40), 3)
     turn.answer(Reading(turn.question.ids, kinds[turn.question.ids]))
     assert turn.state.rows.shape == (40, 64)
-    apart = pairwise(turn.state.rows)  # old and new sketches compare
+    apart = pairwise_distances(turn.state.rows)  # old and new sketches compare
     assert apart[35, 5] < 0.2 * apart[35, 6]
     assert sorted(turn.cohort.ids % 3) == [0, 1, 2]
 
@@ -356,7 +356,7 @@ def test_the_reference_is_the_similar_client_with_the_most_different_frequency()
 
 def test_queues_by_hand():
     # client 0 was chosen, its reference 1 was not: Z_0 = 0 + 1 − 0 − 0.1; client 1 looks at 0: Q_1 = 0 + 1 − 0.1
-    z, q = advance(np.zeros(2), np.zeros(2), np.array([True, False]), np.array([1, 0]), 0.1)
+    z, q = advance_queues(np.zeros(2), np.zeros(2), np.array([True, False]), np.array([1, 0]), 0.1)
     assert z.tolist() == [0.9, 0.0]
     assert q.tolist() == [0.0, 0.9]
 
@@ -387,7 +387,7 @@ def test_lemma_1_and_theorem_2_with_a_fixed_reference(seed):
         chosen = rng.random(n) < np.linspace(0.1, 0.9, n)
         ahead = chosen.astype(float) - chosen[k]
         before = z
-        z, q = advance(z, q, chosen, k, delta)
+        z, q = advance_queues(z, q, chosen, k, delta)
         assert (z >= 0).all()
         assert (q >= 0).all()
         y = ahead - delta

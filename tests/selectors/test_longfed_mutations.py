@@ -23,8 +23,8 @@ def divfl_differs():
         ("reference_clients", "distance > epsilon * (1 + TOLERANCE)", "distance >= 1e9"),  # everybody is similar
         ("reference_clients", "np.abs(chosen[:, None] - chosen)", "chosen - chosen[:, None]"),
         ("pulls", "push - np.bincount", "push + np.bincount"),  # the reference is pushed away too
-        ("advance", "q - ahead - delta", "q + ahead - delta"),
-        ("advance", "z + ahead - delta", "z + ahead"),
+        ("advance_queues", "q - ahead - delta", "q + ahead - delta"),
+        ("advance_queues", "z + ahead - delta", "z + ahead"),
         ("greedy_cover", "np.minimum(served, table[best], out=served)", "served[:] = table[best]"),
         ("represented_mass", "nearest_of(distance)", "nearest_of(-distance)"),
     ],

@@ -62,9 +62,9 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, one, repay):
 SLIPS = [
     (portrait.Portrait, "chosen", "2 * self.trade_off * self.owed", "2 * self.owed"),  # λ forgotten in the gain
     (portrait.Portrait, "chosen", "residual - c[pick]", "residual + c[pick]"),  # the mixture runs away
-    (portrait.Portrait, "_swapped", " - leaving[:, None]", ""),  # a swap that forgets who leaves
+    (portrait.Portrait, "_swap", " - leaving[:, None]", ""),  # a swap that forgets who leaves
     (microcosm.Microcosm, "observe", "owed[ids] -= weights", "pass"),  # nobody's weight is booked
-    (microcosm.Microcosm, "_booked", " | state.silent[members]", ""),  # who is silent again is owed again
+    (microcosm.Microcosm, "_find_booked", " | state.silent[members]", ""),  # who is silent again is owed again
     (
         microcosm.Microcosm,
         "features",
@@ -84,7 +84,7 @@ def test_a_slip_is_caught_by_the_twin(owner, name, right, wrong, monkeypatch):
 def test_provisional_weights_agree_with_the_twin():
     owed = np.random.default_rng(2).normal(0.05, 0.1, 12)
     twin = literal.provisional(list(range(12)), owed.tolist(), 5)
-    assert portrait.provisional(owed, 5) == pytest.approx(list(twin.values()))
+    assert portrait.provisional_weights(owed, 5) == pytest.approx(list(twin.values()))
 
 
 # -- what docs/methods/microcosm.md proves of the ledger ----------------------------------------------------------
@@ -331,7 +331,7 @@ def test_the_unresolved_label_says_what_the_server_may_come_to_see():
     """Whatever facts clients give, a resolved label shows nothing that the unresolved one does not name."""
     for options in ({}, {"estimate": True}, {"estimate": False}, {"secure_aggregation": True}):
         unresolved = load("microcosm", **options)
-        seen = [set(unresolved.resolved(facts).needs.reports) for facts in ((), ("label_counts",))]
+        seen = [set(unresolved.resolve(facts).needs.reports) for facts in ((), ("label_counts",))]
         label = unresolved.needs
         assert set(label.reports) | set(label.may_report) == seen[0] | seen[1], options
         assert not label.reports, options  # nobody is kept out for what may never be needed

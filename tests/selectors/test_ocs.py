@@ -48,9 +48,9 @@ def test_draws_and_weighs_as_the_literal_twin(rule):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong", "rule"),
     [
-        (ocs, "optimal", "places[last] *", "m *", "exact"),
-        (ocs, "optimal", "places * ascending <= total", "ascending <= total", "exact"),
-        (ocs, "by_sums", "m - n + count", "m", "sums"),
+        (ocs, "optimal_probabilities", "places[last] *", "m *", "exact"),
+        (ocs, "optimal_probabilities", "places * ascending <= total", "ascending <= total", "exact"),
+        (ocs, "approximate_probabilities", "m - n + count", "m", "sums"),
         (ocs.OCS, "select", "w[sends] / p[sends]", "w[sends]", "exact"),
         (ocs.OCS, "select", "w * norms[pool]", "norms[pool]", "exact"),
     ],
@@ -77,18 +77,18 @@ def test_a_slip_is_caught(owner, name, right, wrong, rule, monkeypatch):
 )
 def test_probabilities_by_hand(lengths, m, p):
     lengths = np.array(lengths, float)
-    assert ocs.optimal(lengths, m) == pytest.approx(p)
-    assert ocs.by_sums(lengths, m, 4) == pytest.approx(p)
+    assert ocs.optimal_probabilities(lengths, m) == pytest.approx(p)
+    assert ocs.approximate_probabilities(lengths, m, 4) == pytest.approx(p)
 
 
 @pytest.mark.parametrize(("m", "alpha", "gamma"), [(1, 140 / 1040, 0.65), (2, 12 / 390, 0.95588), (3, 4 / 173.333, 0)])
 def test_the_improvement_factor(m, alpha, gamma):
     lengths = np.array([1.0, 1, 1, 1, 16])
-    found = ocs.improvement(lengths, ocs.optimal(lengths, m), m)
+    found = ocs.variance_ratio(lengths, ocs.optimal_probabilities(lengths, m), m)
     assert found == pytest.approx(alpha, rel=1e-5)
     if gamma:
         assert m / (found * (5 - m) + m) == pytest.approx(gamma, abs=1e-5)  # γ of the paper's theorem
-    assert ocs.improvement(np.ones(5), ocs.optimal(np.ones(5), m), m) == pytest.approx(1)
+    assert ocs.variance_ratio(np.ones(5), ocs.optimal_probabilities(np.ones(5), m), m) == pytest.approx(1)
 
 
 def water_filling(lengths, m):
@@ -103,8 +103,10 @@ def test_the_closed_form_is_water_filling_and_four_iterations_reach_it():
     rng = np.random.default_rng(3)
     for _ in range(300):
         lengths = rng.lognormal(0, 1.5, 32)
-        assert ocs.optimal(lengths, 3) == pytest.approx(water_filling(lengths, 3), abs=1e-9)
-        assert ocs.by_sums(lengths, 3, 4) == pytest.approx(ocs.optimal(lengths, 3), abs=1e-9)
+        assert ocs.optimal_probabilities(lengths, 3) == pytest.approx(water_filling(lengths, 3), abs=1e-9)
+        assert ocs.approximate_probabilities(lengths, 3, 4) == pytest.approx(
+            ocs.optimal_probabilities(lengths, 3), abs=1e-9
+        )
 
 
 def test_variance_falls_from_uniform_over_aocs_to_the_optimum():
@@ -112,8 +114,8 @@ def test_variance_falls_from_uniform_over_aocs_to_the_optimum():
     for _ in range(200):
         n = int(rng.integers(5, 40))
         m, lengths = int(rng.integers(1, n)), rng.lognormal(0, 2.0, n)
-        alphas = [ocs.improvement(lengths, ocs.by_sums(lengths, m, j), m) for j in (1, 2, 4, 8)]
-        best = ocs.improvement(lengths, ocs.optimal(lengths, m), m)
+        alphas = [ocs.variance_ratio(lengths, ocs.approximate_probabilities(lengths, m, j), m) for j in (1, 2, 4, 8)]
+        best = ocs.variance_ratio(lengths, ocs.optimal_probabilities(lengths, m), m)
         assert best <= alphas[-1] + 1e-9
         assert all(more <= less + 1e-9 for less, more in pairwise(alphas))
         assert alphas[0] <= 1 + 1e-9
@@ -124,7 +126,7 @@ def test_sums_ranks_and_scale(rule):
     rng = np.random.default_rng(5)
     for _ in range(50):
         lengths = rng.lognormal(0, 1.0, 20)
-        made = lambda u: ocs.optimal(u, 6) if rule == "exact" else ocs.by_sums(u, 6, 8)  # noqa: E731
+        made = lambda u: ocs.optimal_probabilities(u, 6) if rule == "exact" else ocs.approximate_probabilities(u, 6, 8)  # noqa: E731
         p = made(lengths)
         assert p.sum() == pytest.approx(6)
         assert (np.diff(p[np.argsort(lengths)]) >= -1e-12).all()

@@ -8,7 +8,7 @@ from tests.mutations import slipped
 from tests.reference.oort_literal import Oort as Literal
 
 from sortition.core import DURATION, RMS_LOSSES, InputError, Population, Registrar, stream
-from sortition.core.sampling import weighted
+from sortition.core.sampling import draw_weighted
 from sortition.selectors import load, oort
 
 N, K = 20, 4
@@ -31,7 +31,7 @@ def differs(seed, rounds=60, present=0.6, **parameters):
     for t in range(rounds):
         ids = np.flatnonzero(rng.random(N) < present)
         draws = stream(seed, "selection", t)
-        draw = lambda own, w, k: weighted(np.array(own, np.int64), np.array(w), k, draws).tolist()  # noqa: E731, B023
+        draw = lambda own, w, k: draw_weighted(np.array(own, np.int64), np.array(w), k, draws).tolist()  # noqa: E731, B023
         expected = twin.select(ids.tolist(), K, draw)
         turn = registrar.begin(ids, K)
         if turn.cohort.ids.tolist() != expected or turn.cohort.notes.get("pool", 0) != len(twin.pool):

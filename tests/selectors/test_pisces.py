@@ -7,7 +7,7 @@ from tests.mutations import slipped
 from tests.reference.pisces_literal import Pisces as Literal
 
 from sortition.core import RMS_LOSSES, InputError, Population, Registrar, stream
-from sortition.core.sampling import top, uniformly
+from sortition.core.sampling import draw_uniformly, take_largest
 from sortition.selectors import load, pisces
 
 N, K = 20, 6
@@ -38,8 +38,10 @@ def differs(seed, steps=60, **parameters):
             places,
             busy.size,
             lambda m, p, draws=draws: int(draws.binomial(m, p)),
-            lambda ids, scores, k, draws=draws: top(np.array(ids, int), np.array(scores, float), k, draws).tolist(),
-            lambda ids, k, draws=draws: uniformly(np.array(ids, int), k, draws).tolist(),
+            lambda ids, scores, k, draws=draws: take_largest(
+                np.array(ids, int), np.array(scores, float), k, draws
+            ).tolist(),
+            lambda ids, k, draws=draws: draw_uniformly(np.array(ids, int), k, draws).tolist(),
         )
         turn = registrar.begin(idle, places, clock=clock)
         if turn.cohort.ids.tolist() != expected:

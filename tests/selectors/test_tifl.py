@@ -10,7 +10,7 @@ from tests.reference.tifl_literal import TiFL as Literal
 
 from sortition.core import DURATION, InputError, Population, Reading, Registrar, stream
 from sortition.selectors import load, tifl
-from sortition.selectors.tifl import chances
+from sortition.selectors.tifl import adapt_chances
 
 N = 20
 SIZES = np.random.default_rng(1).integers(5, 40, N)
@@ -83,10 +83,10 @@ def test_chooses_as_the_literal_twin(seed, parameters):
         (tifl.TiFL, "_adapt", "<= rounded(previous)", "> rounded(previous)"),
         (tifl.TiFL, "_accuracies", "sizes * reading.values", "reading.values"),
         (tifl.TiFL, "_tiers", "rounded(state.total[ids]", "rounded(-state.total[ids]"),
-        (tifl.TiFL, "_draw", "state.credits[tier] -= 1", "pass"),
+        (tifl.TiFL, "_draw_tier", "state.credits[tier] -= 1", "pass"),
         (tifl.TiFL, "_profile", "state.total[silent] += limit", "pass"),
-        (tifl, "chances", "(n - 1 - np.arange(n))", "(n - np.arange(n))"),
-        (tifl, "chances", "rounded(accuracy[ids])", "rounded(-accuracy[ids])"),
+        (tifl, "adapt_chances", "(n - 1 - np.arange(n))", "(n - np.arange(n))"),
+        (tifl, "adapt_chances", "rounded(accuracy[ids])", "rounded(-accuracy[ids])"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):
@@ -96,10 +96,10 @@ def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):
 
 def test_chances_by_rank():
     accuracy, everybody = np.array([0.1, 0.3, 0.5, 0.7, 0.9]), np.ones(5, bool)
-    assert chances(accuracy, everybody, "printed") == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0])
-    assert chances(accuracy, everybody, "positive") == pytest.approx([1 / 3, 4 / 15, 0.2, 2 / 15, 1 / 15])
-    assert chances(accuracy, np.arange(5) > 2, "positive") == pytest.approx([0, 0, 0, 2 / 3, 1 / 3])
-    assert chances(accuracy, np.arange(5) == 2, "printed") == pytest.approx([0, 0, 1, 0, 0])
+    assert adapt_chances(accuracy, everybody, "printed") == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0])
+    assert adapt_chances(accuracy, everybody, "positive") == pytest.approx([1 / 3, 4 / 15, 0.2, 2 / 15, 1 / 15])
+    assert adapt_chances(accuracy, np.arange(5) > 2, "positive") == pytest.approx([0, 0, 0, 2 / 3, 1 / 3])
+    assert adapt_chances(accuracy, np.arange(5) == 2, "printed") == pytest.approx([0, 0, 1, 0, 0])
 
 
 @pytest.mark.parametrize("policy", ["uniform", "random", "fast", "slow", "fast1", "fast2", "fast3"])

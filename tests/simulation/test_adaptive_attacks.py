@@ -5,8 +5,8 @@ import pytest
 from tests.simulation.small import world
 
 from sortition.core import DURATION, LOSS, UPDATE, Guards, InputError, Population, Reading
-from sortition.core.guards.eligibility import capped
-from sortition.core.guards.row_screening import norms, screen, winsorised
+from sortition.core.guards.eligibility import cap_facts
+from sortition.core.guards.row_screening import row_norms, screen, winsorise
 from sortition.selectors import load
 from sortition.simulation import Setup, run
 from sortition.simulation.adaptive_attacks import AdaptiveAdversaries, adversaries_of
@@ -34,7 +34,7 @@ def test_losses_are_the_largest_and_pass_every_guard(adversaries):
     sent = adversaries.reading(LOSS, honest, COUNTS)
     reading, rejected, *_ = screen(LOSS, sent, np.arange(N), None, GUARDS)
     assert rejected == {}
-    assert winsorised(reading, 3.0)[1] == 0
+    assert winsorise(reading, 3.0)[1] == 0
     assert set(reading.largest(adversaries.ids.size)) == set(adversaries.ids)
 
 
@@ -45,13 +45,13 @@ def test_vectors_and_updates_are_alike_reversed_and_short_enough(adversaries):
     assert np.ptp(sent[adversaries.ids], axis=0).max() == 0
     assert sent[adversaries.ids[0]] @ rows[~adversaries.mask].mean(axis=0) < 0
     updates = adversaries.updates(np.arange(N), rows)
-    assert norms(updates)[adversaries.ids[0]] > 4 * np.median(norms(rows))
-    assert GUARDS.refused(norms(updates)) == {}
+    assert row_norms(updates)[adversaries.ids[0]] > 4 * np.median(row_norms(rows))
+    assert GUARDS.refused(row_norms(updates)) == {}
 
 
 def test_sizes_are_below_the_cap_and_of_the_rarest_label(adversaries):
     claimed = adversaries.facts({"sizes": COUNTS.sum(axis=1), "label_counts": COUNTS})
-    assert not capped(Population(claimed["sizes"], claimed["label_counts"]), GUARDS)[1].any()
+    assert not cap_facts(Population(claimed["sizes"], claimed["label_counts"]), GUARDS)[1].any()
     assert claimed["sizes"][adversaries.ids[0]] > 1.8 * np.median(COUNTS.sum(axis=1))
     assert (claimed["label_counts"][adversaries.ids] > 0).sum() == adversaries.ids.size
 
@@ -87,7 +87,7 @@ class TestWhen:
         np.testing.assert_array_equal(adversaries.updates(few, self.ROWS[few]), self.ROWS[few])
         most = self.cohort(adversaries, 3)
         sent = adversaries.updates(most, self.ROWS[most])
-        assert (norms(sent)[:3] > 1e5 * norms(self.ROWS[most]).max()).all()
+        assert (row_norms(sent)[:3] > 1e5 * row_norms(self.ROWS[most]).max()).all()
         np.testing.assert_array_equal(sent[3:], self.ROWS[most][3:])
         facts = {"sizes": COUNTS.sum(axis=1), "label_counts": COUNTS}
         assert adversaries.facts(facts) == facts
@@ -96,7 +96,7 @@ class TestWhen:
         adversaries = self.of(when="chance", strength=1e6)
         most = self.cohort(adversaries, 3)
         sent = adversaries.reading(UPDATE, Reading(most, self.ROWS[most]), COUNTS).values
-        assert (norms(sent)[:3] > 1e5).all()
+        assert (row_norms(sent)[:3] > 1e5).all()
 
     def test_they_stay_away_and_return_together(self):
         adversaries = self.of(when="return", away=3)
@@ -105,7 +105,7 @@ class TestWhen:
         assert [in_turns.away(t) is not None for t in range(6)] == [True, True, False] * 2
         assert self.of(when="chance").away(0) is None
         few = self.cohort(adversaries, 1)
-        assert norms(adversaries.updates(few, self.ROWS[few]))[0] < 5.01 * np.median(norms(self.ROWS[few][1:]))
+        assert row_norms(adversaries.updates(few, self.ROWS[few]))[0] < 5.01 * np.median(row_norms(self.ROWS[few][1:]))
 
     def test_who_is_away_cannot_be_chosen(self):
         attacks = Attacks(kind="adaptive", share=0.3, when="return", away=2)
@@ -117,7 +117,7 @@ class TestWhen:
     def test_framing_sends_next_to_nothing(self):
         adversaries = self.of(when="framing")
         cohort = self.cohort(adversaries, 3)
-        sent = norms(adversaries.updates(cohort, self.ROWS[cohort]))
+        sent = row_norms(adversaries.updates(cohort, self.ROWS[cohort]))
         assert (sent[:3] < 1e-6).all()
         assert set(Guards(norm=5).refused(sent)) == {3, 4}  # what a round's own median says of the honest
 

@@ -10,7 +10,7 @@ from sortition.selectors import load
 from sortition.simulation import Devices, Setup, World, run
 from sortition.simulation.round_costs import LANES
 
-PROBE = signals.probe(np.zeros(6), np.ones(6), samples=4)
+PROBE = signals.make_probe(np.zeros(6), np.ones(6), samples=4)
 
 
 class Wire(World):

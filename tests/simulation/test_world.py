@@ -12,7 +12,7 @@ from sortition.learning import LocalRule, build
 from sortition.simulation import Devices
 
 ALL = np.arange(10)
-PROBE = signals.probe(np.zeros(6), np.ones(6), samples=16)
+PROBE = signals.make_probe(np.zeros(6), np.ones(6), samples=16)
 TRAINING = [
     signals.UPDATE,
     signals.STEP_GRADIENT,

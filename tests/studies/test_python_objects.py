@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sortition.core.errors import InputError
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.studies import python_objects
 
 TYPED = """
@@ -98,13 +98,13 @@ def test_classes_without_a_file_are_told_apart_by_their_code():
 def test_objects_are_import_paths_while_they_are_lent():
     with python_objects.forgotten_afterwards():
         path = python_objects.register("thing", np.arange(3))
-        assert (imported(path, "thing") == np.arange(3)).all()
+        assert (import_named(path, "thing") == np.arange(3)).all()
         sent = python_objects.registered()
     with pytest.raises(InputError, match="given from Python, and not to this process"):
-        imported(path, "thing")
+        import_named(path, "thing")
     with python_objects.forgotten_afterwards():
         python_objects.receive(sent)
-        assert (imported(path, "thing") == np.arange(3)).all()
+        assert (import_named(path, "thing") == np.arange(3)).all()
         digests = python_objects.fingerprints({"a": {"b": path}, "c": 1})
         assert digests == {"a.b": python_objects.fingerprint(np.arange(3))}
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import sortition
 from sortition.core.errors import InputError, SortitionError
-from sortition.core.import_policy import only
+from sortition.core.import_policy import allow_only
 from sortition.results import metrics
 from sortition.results.task_metric import higher_is_better, metric_of
 from sortition.simulation import run_checkpoint, start
@@ -403,7 +403,7 @@ def test_a_file_names_losses_by_import_path_and_runs_repeat_themselves(tmp_path,
     for run, twin in zip(result.runs, named.runs, strict=True):
         assert run.records[-1]["test"]["loss"] == pytest.approx(twin.records[-1]["test"]["loss"], rel=1e-5)
     with (
-        only(()),
+        allow_only(()),
         pytest.raises(InputError, match=r"task\.(loss|metric) 'my_task:\w+' would import .* --allow my_task"),
     ):
         sortition.study(table, out=tmp_path / "d", jobs=1, progress=False)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sortition import availability
 from sortition.advice.shadows import ShadowSummary
-from sortition.core.arrays import Array, Floats, Ids, not_among
+from sortition.core.arrays import Array, Floats, Ids, find_outside
 from sortition.core.cohort import MOST_PLACES, Cohort
 from sortition.core.errors import InputError, bad
 from sortition.core.population import Population, check_fact
@@ -147,7 +147,7 @@ class KnownFederation:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit each other, whatever the source was."""
-        check_fact("label_counts", self.counts, len(self.counts), who="source")
+        check_fact("label_counts", self.counts, len(self.counts), subject="source")
         if not self.counts.size:
             raise bad("source.label_counts", "of at least one client and label", f"shape {self.counts.shape}")
         if not 1 <= self.cohort <= MOST_PLACES:
@@ -159,7 +159,7 @@ class KnownFederation:
         if not 0 <= self.dropout < 1:
             raise bad("source.dropout", "in [0, 1)", self.dropout)
         for ids, weights in self.chosen:
-            if not_among(Cohort(ids, weights).ids, np.arange(self.clients)).size:
+            if find_outside(Cohort(ids, weights).ids, np.arange(self.clients)).size:
                 raise bad("source.cohort", f"ids below {self.clients}", int(ids.max()))
         self._check_devices()
 
@@ -347,7 +347,7 @@ def _table(path: Path) -> Array:
     if not numbers.size or numbers.ndim not in (1, 2):
         raise bad(f"{path.name}", "a table, one row a client", f"shape {numbers.shape}")
     table = numbers.reshape(len(numbers), -1)
-    check_fact("label_counts", table, len(table), who=path.name)
+    check_fact("label_counts", table, len(table), subject=path.name)
     if table.shape[1] > MOST_LABELS:
         raise bad(f"{path.name}", f"a table of at most {MOST_LABELS:,} columns", table.shape[1])
     return np.asarray(np.rint(table), np.int64)

@@ -14,7 +14,7 @@ from sortition.advice.shadows import shadow_summaries
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
 from sortition.core.cost import BYTES_PER_MEGABYTE
-from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
+from sortition.core.errors import InputError, SortitionError, StorageError, bad, show_value
 from sortition.core.round_record import RoundRecord
 from sortition.federation.pace import Pace
 from sortition.results import run_folder
@@ -139,7 +139,7 @@ def readable(path: Path) -> Iterator[None]:
     except UNREADABLE as error:
         if isinstance(error, SortitionError):
             raise
-        raise StorageError(f"{path} cannot be read: {shown(repr(error))}.") from None
+        raise StorageError(f"{path} cannot be read: {show_value(repr(error))}.") from None
 
 
 def from_log(path: Path) -> KnownFederation:

@@ -9,7 +9,7 @@ from sortition.core.arrays import Array, Floats
 Rows = Array
 
 
-def shortened_rows(updates: Rows, norms: Floats, norm_limit: float) -> Rows:
+def clip_rows(updates: Rows, norms: Floats, norm_limit: float) -> Rows:
     """Return the updates (k, P), of these norms (k,), each shortened to ``norm_limit`` where it is longer."""
     too_long = norms > norm_limit
     if not too_long.any():
@@ -20,7 +20,7 @@ def shortened_rows(updates: Rows, norms: Floats, norm_limit: float) -> Rows:
     return shorter
 
 
-def shortened(update: Rows, norm_limit: float) -> Rows:
+def clip_update(update: Rows, norm_limit: float) -> Rows:
     """Return an update (P,), shortened to ``norm_limit`` where it is longer: weights may sum to more than 1."""
     if np.isinf(norm_limit):
         return update

@@ -27,7 +27,7 @@ GIB = 1 << 30
 
 def weighted_sum(weights: Floats, updates: npt.NDArray[F]) -> npt.NDArray[F]:
     """Return Σ a_k Δ_k (P,) of weights (k,) and updates (k, P), in the updates' precision; whole numbers in float64."""
-    updates = _floats(updates)
+    updates = _as_floats(updates)
     combined: npt.NDArray[F] = weights.astype(updates.dtype) @ updates
     return combined
 
@@ -81,7 +81,7 @@ class CombineRule:
         return self.name != "mean"
 
     def memory_bytes(self, size: int, clients: int) -> int:
-        """Bytes that remembered updates take, in memory and in a checkpoint, when every client has been seen."""
+        """Return bytes that remembered updates take, in memory and in a checkpoint, when every client has been seen."""
         if not self.remembers:
             return 0
         return 4 * size * clients + 8 * size
@@ -121,7 +121,7 @@ class CombineRule:
         _check(ids, weights, updates)
         if self.individual:
             updates = np.asarray(updates)  # those of an accelerator come to the host: these rules look at each
-        updates = _floats(updates)
+        updates = _as_floats(updates)
         if self.remembers:
             if memory is None:
                 raise bad("combine", f"given the memory of {self.name}", None, "Begin with init(size, clients).")
@@ -160,7 +160,7 @@ class CombineRule:
         return robust.geometric_median(weights, updates, self.passes, self.smoothing)
 
 
-def _floats(updates: Vector) -> Vector:
+def _as_floats(updates: Vector) -> Vector:
     """Return the updates as floats: weights take their type, and as whole numbers weights below 1 would all be 0."""
     if updates.dtype.kind == "f":
         return updates

@@ -37,17 +37,17 @@ class UpdateMemory:
         """Return a memory that has seen nobody yet."""
         return cls(np.zeros(size))
 
-    def of(self, ids: Ids, like: Rows) -> Rows:
+    def rows_of(self, ids: Ids, like: Rows) -> Rows:
         """Return what is remembered of each client (k, P); 0 for those never seen."""
         zeros = np.zeros(like.shape[1], like.dtype)
         return np.stack([self.rows.get(client, zeros) for client in ids.tolist()])
 
     def with_updates(self, ids: Ids, updates: Rows) -> UpdateMemory:
         """Return the memory with these rows in place of the clients' earlier ones."""
-        replaced = self.of(ids, updates)
+        replaced = self.rows_of(ids, updates)
         change = updates.sum(axis=0, dtype=np.float64) - replaced.sum(axis=0, dtype=np.float64)
         rows = {**self.rows, **dict(zip(ids.tolist(), updates, strict=True))}
-        return _summed(rows, self.total + change, replaced)
+        return _sum_rows(rows, self.total + change, replaced)
 
     def without(self, ids: Ids) -> UpdateMemory:
         """Return the memory without these clients, as when another one takes an id."""
@@ -56,7 +56,7 @@ class UpdateMemory:
             return self
         removed = np.stack([self.rows[client] for client in ids.tolist() if client in forgotten]).astype(np.float64)
         rows = {client: row for client, row in self.rows.items() if client not in forgotten}
-        return _summed(rows, self.total - removed.sum(axis=0), removed)
+        return _sum_rows(rows, self.total - removed.sum(axis=0), removed)
 
     def export(self) -> dict[str, Array]:
         """Return arrays for a checkpoint: ids (m,), rows (m, P), total (P,)."""
@@ -72,7 +72,7 @@ class UpdateMemory:
         return cls(arrays["total"], dict(zip(arrays["ids"].tolist(), arrays["rows"], strict=True)))
 
 
-def _summed(rows: Mapping[int, Rows], total: Floats, removed: Rows) -> UpdateMemory:
+def _sum_rows(rows: Mapping[int, Rows], total: Floats, removed: Rows) -> UpdateMemory:
     """Return the memory of these rows; where much larger rows were removed, sum the total anew, since it is noise."""
     if np.abs(removed).max(initial=0.0) > DRIFT * np.abs(total).max(initial=0.0):
         total = sum((rows[client].astype(np.float64) for client in sorted(rows)), np.zeros_like(total))
@@ -84,19 +84,19 @@ def fedvarp(
 ) -> tuple[Rows, UpdateMemory]:
     """Return Σ a_k (Δ_k − y_k) + (1/N) Σ_j y_j, and the next memory."""
     a = weights.astype(updates.dtype)
-    remembered = (a @ memory.of(ids, updates)).astype(np.float64)
+    remembered = (a @ memory.rows_of(ids, updates)).astype(np.float64)
     correction = rate * (memory.total / clients - remembered)
     combined = a @ updates + correction.astype(updates.dtype)
-    return combined, memory.with_updates(ids, _divided(updates, rate))
+    return combined, memory.with_updates(ids, _divide_by_rate(updates, rate))
 
 
 def mifa(
     ids: Ids, weights: Floats, updates: Rows, memory: UpdateMemory, clients: int, rate: float
 ) -> tuple[Rows, UpdateMemory]:
     """Return (1/N) Σ_j y_j with this round's updates in it, and that memory."""
-    memory = memory.with_updates(ids, _divided(updates, rate))
+    memory = memory.with_updates(ids, _divide_by_rate(updates, rate))
     return (rate / clients * memory.total).astype(updates.dtype), memory
 
 
-def _divided(updates: Rows, rate: float) -> Rows:
+def _divide_by_rate(updates: Rows, rate: float) -> Rows:
     return updates.copy() if rate == 1 else updates / updates.dtype.type(rate)

@@ -77,7 +77,7 @@ def _by_columns(centre: Callable[[Rows, Floats], Rows], weights: Floats, updates
 
 
 def geometric_median(weights: Floats, updates: Rows, passes: int, smoothing: float) -> Rows:
-    """argmin_v Σ α_k ‖v − Δ_k‖ by smoothed Weiszfeld passes from the mean: β_k = α_k / max(ν, ‖v − Δ_k‖)."""
+    """Return argmin_v Σ α_k ‖v − Δ_k‖ by smoothed Weiszfeld passes from the mean: β_k = α_k / max(ν, ‖v − Δ_k‖)."""
     total = float(weights.sum())
     share = weights / total
     centre = share @ updates.astype(np.float64)

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.errors import bad, unknown
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 
 RULES = ("plain", "momentum", "adam")
 Vector = npt.NDArray[np.float32]
 StepState = dict[str, Vector]
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class StepRule:
     """``plain``: w + lr·Δ. ``momentum``: v = βv + Δ, w + lr·v (FedAvgM). ``adam``: FedAdam, without bias correction.

@@ -153,7 +153,7 @@ def decode_numbers(encoded: Any, n: int, dtype: str = "f8") -> Floats:
     return numbers
 
 
-def digests(rows: Array) -> str | list[str]:
+def row_digests(rows: Array) -> str | list[str]:
     """Return the SHA-256 of each row (n, …), its type and shape included; one for all where there are very many."""
     row_type = f"{rows.dtype.newbyteorder('<').str}{rows.shape[1:]}".encode()
     table = np.ascontiguousarray(rows.astype(rows.dtype.newbyteorder("<"), copy=False))

@@ -145,7 +145,7 @@ class Disclosure(TypedDict):
 COHORT_KEYS = tuple(CohortEntry.__annotations__)
 
 
-def compact(entry: EntryT, *always: str) -> EntryT:
+def drop_empty_keys(entry: EntryT, *always: str) -> EntryT:
     """Return the entry without the keys that have no value; those in ``always`` stay."""
     items = cast(Entry, entry).items()
     return cast(EntryT, {key: value for key, value in items if value is not None or key in always})

@@ -14,8 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from sortition import __version__
-from sortition.audit.encoding import EncodedIds, digests, encode_ids, encode_numbers, encode_other_ids, json_value
-from sortition.audit.entry_schema import FORMAT, AnswersEntry, CohortEntry, Header, JoinedEntry, JsonObject, compact
+from sortition.audit.encoding import EncodedIds, encode_ids, encode_numbers, encode_other_ids, json_value, row_digests
+from sortition.audit.entry_schema import (
+    FORMAT,
+    AnswersEntry,
+    CohortEntry,
+    Header,
+    JoinedEntry,
+    JsonObject,
+    drop_empty_keys,
+)
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.cohort import Cohort
 from sortition.core.guards.row_screening import Answers, as_floats, rows_of
@@ -28,12 +36,12 @@ MAX_NOTES = 4096  # bytes of notes that an entry holds; of longer ones it holds 
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
 
 
-def commitment(salt: bytes, seed: int) -> str:
+def commit_to_seed(salt: bytes, seed: int) -> str:
     """Return SHA-256(salt ‖ seed), the seed in decimal digits."""
     return hashlib.sha256(salt + str(int(seed)).encode()).hexdigest()
 
 
-def digest_of(population: Population) -> str:
+def population_digest(population: Population) -> str:
     """Return the SHA-256 of the number of clients and of all facts about them."""
     digest = hashlib.sha256(f"{population.n_clients}".encode())
     for name in sorted(population.facts):
@@ -45,7 +53,7 @@ def digest_of(population: Population) -> str:
     return digest.hexdigest()
 
 
-def header(registrar: Registrar, salt: bytes) -> Header:
+def make_header(registrar: Registrar, salt: bytes) -> Header:
     """Return the first entry: which selection this is, and the commitment to its seed."""
     selector_class = type(registrar.selector)
     entry: Header = {
@@ -54,16 +62,16 @@ def header(registrar: Registrar, salt: bytes) -> Header:
         "parameters": json_value(registrar.selector.parameters()),
         "guards": json_value(registrar.guards.changed()) or None,
         "clients": registrar.population.n_clients,
-        "population": digest_of(registrar.population),
+        "population": population_digest(registrar.population),
         "horizon": registrar.horizon,
-        "commitment": commitment(salt, registrar.seed),
+        "commitment": commit_to_seed(salt, registrar.seed),
         "versions": {
             "sortition": __version__,
             "python": platform.python_version(),
             **{name: installed_version(name) for name in LIBRARIES},
         },
     }
-    return compact(entry, "horizon")
+    return drop_empty_keys(entry, "horizon")
 
 
 @cache  # reading a library's metadata takes milliseconds
@@ -77,7 +85,7 @@ def installed_version(name: str) -> str:
 
 def encode_joined(population: Population) -> JoinedEntry:
     """Return the entry of the population from a round on."""
-    return {"clients": population.n_clients, "population": digest_of(population)}
+    return {"clients": population.n_clients, "population": population_digest(population)}
 
 
 def encode_excluded(excluded: Mapping[str, Ids]) -> dict[str, EncodedIds] | None:
@@ -100,7 +108,7 @@ def encode_cohort(cohort: Cohort) -> CohortEntry:
         "mass": None if cohort.mass == "one" else cohort.mass,
         "expected_size": cohort.expected_size,
     }
-    return compact(entry)
+    return drop_empty_keys(entry)
 
 
 def encode_rehearsal(cohort: Cohort | None) -> CohortEntry | None:
@@ -132,9 +140,9 @@ def encode_answers(signal: Signal, answers: Answers, asked: Ids) -> AnswersEntry
         entry["values"] = encode_numbers(values)
     else:
         entry["shape"] = list(values.shape[1:])
-        entry["sha256"] = digests(values)
+        entry["sha256"] = row_digests(values)
     entry["odd"] = table.odd_shapes or None
-    return compact(entry)
+    return drop_empty_keys(entry)
 
 
 class AnswerTable(NamedTuple):

@@ -51,7 +51,7 @@ def seal(number: int, previous: str, entry: Mapping[str, Any]) -> tuple[bytes, s
     return content + _HASH_KEY + content_hash.encode() + b'"}\n', content_hash
 
 
-def link(raw: bytes, line: int) -> Link:
+def read_link(raw: bytes, line: int) -> Link:
     """Read one line; a line that is no entry at all gives an empty entry that is not sound."""
     content, _, ending = raw.rpartition(_HASH_KEY)
     stated_hash = ending[:64].decode("ascii", "replace")
@@ -66,12 +66,12 @@ def link(raw: bytes, line: int) -> Link:
     return Link(line=line, entry=entry, hash=stated_hash, sound=sound)
 
 
-def links(lines: Iterable[bytes]) -> list[Link]:
+def read_links(lines: Iterable[bytes]) -> list[Link]:
     """Read all lines."""
-    return [link(raw, line) for line, raw in enumerate(lines, 1)]
+    return [read_link(raw, line) for line, raw in enumerate(lines, 1)]
 
 
-def breaks(chain: Sequence[Link], final: object = None) -> list[str]:
+def find_breaks(chain: Sequence[Link], final: object = None) -> list[str]:
     """Say where a chain is broken, and how; an empty list means that it holds.
 
     Args:
@@ -89,18 +89,18 @@ def breaks(chain: Sequence[Link], final: object = None) -> list[str]:
         if not chain_link.sound:
             faults.append(f"Line {chain_link.line} was altered: its content does not have the hash that it ends in.")
         elif chain_link.previous != previous_hash and previous_is_sound:
-            faults.append(_misplaced(chain_link, expected_number, line_of_hash))
+            faults.append(_describe_misplaced(chain_link, expected_number, line_of_hash))
         previous_hash = chain_link.hash
         previous_is_sound = chain_link.sound
         if isinstance(chain_link.number, int):
             expected_number = chain_link.number
         expected_number += 1
     if final is not None and chain[-1].hash != final:
-        faults.append(_wrong_end(len(chain), line_of_hash.get(str(final))))
+        faults.append(_describe_wrong_end(len(chain), line_of_hash.get(str(final))))
     return faults
 
 
-def _wrong_end(n_lines: int, last_line: int | None) -> str:
+def _describe_wrong_end(n_lines: int, last_line: int | None) -> str:
     """Say how the end of a log differs; ``last_line`` is the line that should be its last, if it is there."""
     if last_line is None:
         cause = "the end was cut off"
@@ -109,7 +109,7 @@ def _wrong_end(n_lines: int, last_line: int | None) -> str:
     return f"The log does not end with the hash that the run gave at its end: {cause}, or it was rewritten."
 
 
-def _misplaced(misplaced: Link, expected_number: int, line_of_hash: Mapping[str, int]) -> str:
+def _describe_misplaced(misplaced: Link, expected_number: int, line_of_hash: Mapping[str, int]) -> str:
     """Say why a line that is sound in itself does not follow from the line before it."""
     number = misplaced.number
     previous = misplaced.previous

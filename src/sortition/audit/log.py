@@ -30,7 +30,7 @@ from sortition.audit.entry_schema import (
     QuestionEntry,
     RoundEntry,
     StepEntry,
-    compact,
+    drop_empty_keys,
 )
 from sortition.audit.entry_writer import (
     encode_answers,
@@ -40,14 +40,14 @@ from sortition.audit.entry_writer import (
     encode_kept_out,
     encode_notes,
     encode_rehearsal,
-    header,
+    make_header,
 )
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Ids
 from sortition.core.cohort import Cohort
 from sortition.core.guards.row_screening import Answers
 from sortition.core.in_flight import Received
-from sortition.core.intake import with_ids
+from sortition.core.intake import attach_ids
 from sortition.core.observer import Reports
 from sortition.core.population import Population
 from sortition.core.questions import Measure
@@ -59,12 +59,12 @@ from sortition.core.turn import Turn
 NOBODY: Ids = np.empty(0, np.int64)
 
 
-def fresh_salt() -> bytes:
+def draw_salt() -> bytes:
     """Return a salt for a federation: with it, nobody can guess the seed from its commitment."""
     return secrets.token_bytes(32)
 
 
-def salt_of(seed: int) -> bytes:
+def derive_salt(seed: int) -> bytes:
     """Return a salt for a simulation, where one seed must give the same bytes and nothing needs to be hidden."""
     return stream(seed, "audit salt").bytes(32)
 
@@ -106,7 +106,7 @@ class AuditLog:
         self._budget = 0
         self._questions: list[QuestionEntry] = []
         if not entries:
-            self._add(cast(Entry, header(registrar, salt)))
+            self._add(cast(Entry, make_header(registrar, salt)))
 
     def _add(self, entry: Entry) -> None:
         """Write an entry as the next line of the chain."""
@@ -115,7 +115,7 @@ class AuditLog:
         self.entries += 1
         self.last = line_hash
 
-    def _note(self, event_number: int, entry: RoundEntry | GivenUpEntry | StepEntry) -> None:
+    def _keep_pending(self, event_number: int, entry: RoundEntry | GivenUpEntry | StepEntry) -> None:
         """Keep an entry until it is written; it replaces the entries with this number and later ones."""
         self._pending = [pending for pending in self._pending if pending.event_number < event_number]
         self._pending.append(PendingEntry(event_number, cast(Entry, entry)))
@@ -136,9 +136,9 @@ class AuditLog:
             "after": encode_rehearsal(question.after),
             "answers": encode_answers(question.signal, answers, question.ids),
         }
-        self._questions.append(compact(entry))
+        self._questions.append(drop_empty_keys(entry))
 
-    def _selection(self, turn: Turn) -> JsonObject:
+    def _encode_selection(self, turn: Turn) -> JsonObject:
         """Return what went into a choice and what came out of it."""
         cohort = turn.cohort or Cohort.uniform([])
         return {
@@ -157,7 +157,7 @@ class AuditLog:
         """Note the round's entry."""
         cohort = turn.cohort or Cohort.uniform([])
         entry: JsonObject = {
-            **self._selection(turn),
+            **self._encode_selection(turn),
             "clock": turn.clock,
             "deadline": turn.deadline,
             "done": encode_other_ids(done, implied=cohort.ids),
@@ -171,25 +171,25 @@ class AuditLog:
         event_number = self._registrar.events
         if self._registrar.is_dispatched(turn):
             event_number -= 1  # the round's entry replaces the one of its selection
-        self._note(event_number, cast(RoundEntry, compact(entry)))
+        self._keep_pending(event_number, cast(RoundEntry, drop_empty_keys(entry)))
 
     def dispatched(self, turn: Turn) -> None:
         """Note the selection's entry; if the round is finished next, the round's entry replaces it."""
         entry: JsonObject = {
             "event": SELECTED,
-            **self._selection(turn),
+            **self._encode_selection(turn),
             "version": turn.version,
             "clock": turn.clock,
             "deadline": turn.deadline,
             "in_flight": encode_other_ids(turn.in_flight, implied=NOBODY),
             "rejected": json_value(turn.rejected) or None,
         }
-        self._note(self._registrar.events, cast(RoundEntry, compact(entry)))
+        self._keep_pending(self._registrar.events, cast(RoundEntry, drop_empty_keys(entry)))
 
     def gave_up(self, ids: Ids, reason: str) -> None:
         """Note whose work has ended without an update."""
         entry: GivenUpEntry = {"event": GIVEN_UP, "ids": encode_ids(np.sort(ids)), "reason": reason}
-        self._note(self._registrar.events, entry)
+        self._keep_pending(self._registrar.events, entry)
 
     def stepped(self, step: Received, reports: Reports) -> None:
         """Note a step's entry: whose updates arrived, how stale, and with what weights they were used."""
@@ -211,7 +211,7 @@ class AuditLog:
             "blamed": json_value(dict(step.blamed)) or None,
             "excused": sorted(set(step.excused) & step.blamed.keys()) or None,
         }
-        self._note(self._registrar.events, compact(entry))
+        self._keep_pending(self._registrar.events, drop_empty_keys(entry))
 
     def flush(self) -> None:
         """Write all lines of what has happened."""
@@ -236,4 +236,4 @@ def _encode_reports(needs: Needs, reports: Reports, done: Ids) -> dict[str, Answ
     if not reports:
         return None
     signals = {signal.name: signal for signal in needs.reports}
-    return {name: encode_answers(signals[name], with_ids(name, rows, done), done) for name, rows in reports.items()}
+    return {name: encode_answers(signals[name], attach_ids(name, rows, done), done) for name, rows in reports.items()}

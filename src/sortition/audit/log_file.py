@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sortition.audit.entry_schema import Disclosure
-from sortition.audit.entry_writer import commitment, digest_of
-from sortition.audit.log import AuditLog, fresh_salt
+from sortition.audit.entry_writer import commit_to_seed, population_digest
+from sortition.audit.log import AuditLog, draw_salt
 from sortition.core.errors import StorageError
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock
 from sortition.core.storage.journal import Journal
-from sortition.core.storage.safe_files import lines_of, opened, read_lines
+from sortition.core.storage.safe_files import open_regular, read_lines, read_lines_of
 from sortition.core.storage.snapshot import write_atomically
 
 
@@ -29,7 +29,7 @@ class LogFile:
 
     def __init__(self, path: str | Path, salt: bytes | None = None) -> None:
         self.path = Path(path)
-        self.salt = salt or fresh_salt()
+        self.salt = salt or draw_salt()
         self._journal: Journal | None = None
         self._log: AuditLog | None = None
         self._registrar: Registrar | None = None
@@ -63,7 +63,7 @@ class LogFile:
         self._log = AuditLog(registrar, self.salt, self._journal.write, entries=entries, last=last_hash)
         self._registrar = registrar
         registrar.observer = self._log
-        if last_population and last_population != digest_of(registrar.population):
+        if last_population and last_population != population_digest(registrar.population):
             self._log.joined(registrar.population)
 
     @property
@@ -73,9 +73,9 @@ class LogFile:
     def _commits_to(self, seed: int) -> bool:
         """Say whether there is a log of an unfinished run whose first line was written with this salt and seed."""
         try:
-            with opened(self.path) as file:
-                header = json.loads(next(lines_of(file, self.path)))
-            return not self._disclosure.exists() and bool(header["commitment"] == commitment(self.salt, seed))
+            with open_regular(self.path) as file:
+                header = json.loads(next(read_lines_of(file, self.path)))
+            return not self._disclosure.exists() and bool(header["commitment"] == commit_to_seed(self.salt, seed))
         except (OSError, StorageError, StopIteration, ValueError, KeyError, TypeError):
             return False
 

@@ -27,17 +27,17 @@ from sortition.audit.entry_schema import (
     done_ids,
 )
 from sortition.audit.entry_writer import (
-    digest_of,
     encode_answers,
     encode_cohort,
     encode_kept_out,
     encode_notes,
     encode_rehearsal,
+    population_digest,
 )
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import Cohort
-from sortition.core.errors import SortitionError, shown
+from sortition.core.errors import SortitionError, show_value
 from sortition.core.guards.row_screening import Answers
 from sortition.core.guards.scales import MODEL
 from sortition.core.in_flight import Normalise
@@ -180,7 +180,7 @@ class _Recomputer:
         elif entry["event"] == STEP:
             self._check_step(cast(StepEntry, entry))
         else:
-            raise Differs(f"the log has an event {shown(entry['event'])}, which does not exist.")
+            raise Differs(f"the log has an event {show_value(entry['event'])}, which does not exist.")
 
     def _check_round(self, entry: RoundEntry) -> None:
         """Repeat a whole round."""
@@ -210,7 +210,7 @@ class _Recomputer:
             discounts=_decode_optional(entry.get("discounts"), received.size),
             normalise=cast(Normalise, entry["normalise"]),
             durations=_decode_optional(entry.get("durations"), received.size),
-            blamed=_by_client(entry.get("blamed")),
+            blamed=_reasons_by_client(entry.get("blamed")),
             excused=entry.get("excused") or (),
         )
         staleness = step.staleness.tolist() if step.staleness.any() else None
@@ -240,13 +240,15 @@ class _Recomputer:
             signal = turn.question.signal.name
             raise Differs(f"{self.registrar.method_name} asks for {signal!r}, a question that the log lacks.")
         self._compare_cohort(turn.cohort or Cohort.uniform([]), entry)
-        _check_equal("remembered scales", _of_signals(turn.scales), _of_signals(entry.get("scales")))
+        _check_equal(
+            "remembered scales", _without_update_scale(turn.scales), _without_update_scale(entry.get("scales"))
+        )
         return turn
 
     def _join(self, joined: JoinedEntry) -> None:
         """Let the clients join that joined by the log."""
         population = self.population_of(joined["clients"])
-        if population is None or digest_of(population) != joined["population"]:
+        if population is None or population_digest(population) != joined["population"]:
             raise Unknown(f"{joined['clients']} clients are known from here on, and their facts are not available.")
         self.registrar.join(population)
 
@@ -284,8 +286,8 @@ class _Recomputer:
 
     def _compare_cohort(self, cohort: Cohort, entry: RoundEntry) -> None:
         if self.client_name is not None and encode_ids(cohort.ids) != entry["cohort"]:
-            expected = _named(cohort.ids, self.client_name)
-            logged = _named(decode_ids(entry["cohort"]), self.client_name)
+            expected = _name_clients(cohort.ids, self.client_name)
+            logged = _name_clients(decode_ids(entry["cohort"]), self.client_name)
             raise Differs(f"the cohort should be {expected}; the log has {logged}.")
         _check_equal("cohort", encode_cohort(cohort), cohort_of(entry))
         _check_equal("notes", encode_notes(cohort.notes), entry["notes"])
@@ -298,7 +300,7 @@ class _Recomputer:
             if name not in logged_reports:
                 raise Differs(f"the log lacks the report {name!r}.")
         reports = self._reports(logged_reports, completed, evidence)
-        turn.blame(_by_client(entry.get("blamed")))
+        turn.blame(_reasons_by_client(entry.get("blamed")))
         turn.intake.excused |= set(entry.get("excused") or ())
         durations = _decode_optional(entry.get("durations"), completed.size)
         self.registrar.finish(turn, completed, reports, durations=durations)
@@ -347,7 +349,7 @@ class _Recomputer:
         return rows
 
 
-def _by_client(reasons: Mapping[str, str] | None) -> dict[int, str]:
+def _reasons_by_client(reasons: Mapping[str, str] | None) -> dict[int, str]:
     """Return the reasons of a log, in which ids are texts, by id."""
     return {int(client): reason for client, reason in (reasons or {}).items()}
 
@@ -358,12 +360,12 @@ def _decode_optional(logged: EncodedNumbers | None, count: int) -> Floats | None
     return decode_numbers(logged, count)
 
 
-def _of_signals(scales: Mapping[str, float] | None) -> dict[str, float]:
+def _without_update_scale(scales: Mapping[str, float] | None) -> dict[str, float]:
     """Return the remembered scales of signals, without that of models' updates, which a log does not hold."""
     return {name: scale for name, scale in (scales or {}).items() if name != MODEL}
 
 
-def _named(ids: Ids, client_name: ClientName) -> str:
+def _name_clients(ids: Ids, client_name: ClientName) -> str:
     """Return clients by name; at most a dozen."""
     names = [client_name(client) for client in ids[:MAX_NAMED].tolist()]
     if ids.size > MAX_NAMED:
@@ -379,7 +381,7 @@ def _check_equal(what: str, expected: object, logged: object) -> None:
         for key in {**expected, **logged}:
             key_name = what if key == what else f"{what}'s {key}"
             _check_equal(key_name, expected.get(key), logged.get(key))
-    raise Differs(f"the {what} should be {shown(expected)}; the log has {shown(logged)}.")
+    raise Differs(f"the {what} should be {show_value(expected)}; the log has {show_value(logged)}.")
 
 
 def _check_equal_rows(

@@ -12,7 +12,7 @@ from sortition.availability._user_mode import user_mode
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
 from sortition.core.registry import Family
-from sortition.core.streams import sequence
+from sortition.core.streams import seed_sequence
 
 __all__ = ["ALIASES", "FAMILY", "Availability", "Mode", "discover", "make", "mode"]
 
@@ -81,7 +81,7 @@ def make(
     chosen_mode = mode(name, **params)
     if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
         raise bad("availability.clients", "a whole number ≥ 1", clients)
-    sequence(seed, "availability")  # refuses a bad seed now, not in the first round
+    seed_sequence(seed, "availability")  # refuses a bad seed now, not in the first round
     facts = Facts(
         clients=int(clients),
         seed=int(seed),

@@ -96,7 +96,7 @@ def draw_mask(rates: Floats, rng: np.random.Generator, *, repeat: bool) -> Mask:
     return mask
 
 
-def fact(facts: Facts, name: str, mode: str) -> Array:
+def require_fact(facts: Facts, name: str, mode: str) -> Array:
     """Return a fact that the mode needs, or say that it is missing."""
     value: Array | None = getattr(facts, name)
     if value is None:
@@ -107,7 +107,7 @@ def fact(facts: Facts, name: str, mode: str) -> Array:
 def group_of_clients(by: GroupedBy, groups: int, facts: Facts, mode: str) -> Ids:
     """Return each client's group (N,): by its commonest label (label mod groups), in blocks of ids, or at random."""
     if by == "label":
-        counts = fact(facts, "label_counts", f"{mode} by label")
+        counts = require_fact(facts, "label_counts", f"{mode} by label")
         return np.asarray(np.argmax(counts, axis=1) % groups)
     if by == "block":
         return np.arange(facts.clients) * groups // facts.clients

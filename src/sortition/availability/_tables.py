@@ -35,7 +35,7 @@ ON = ("1", "true", "on", "online", "available")
 OFF = ("0", "false", "off", "offline", "unavailable")
 
 
-def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
+def read_trace(path: Path, clients: int, notes: list[str]) -> Events | Mask:
     """Read the events of a trace, or the (rounds, clients) matrix where the file is one."""
     if not path.is_file():
         raise bad(f"{WHO}.path", "a file", str(path))
@@ -70,7 +70,7 @@ def from_table(table: pl.DataFrame, clients: int, notes: list[str]) -> Events:
 
 
 def _has_trace_columns(table: pl.DataFrame) -> bool:
-    """Whether a table has the columns of a trace."""
+    """Tell whether a table has the columns of a trace."""
     columns = set(table.columns)
     return {"client_id", "start", "end"} <= columns or {"client_id", "time", "state"} <= columns
 

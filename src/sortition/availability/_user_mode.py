@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from sortition.availability._mode import Facts, Mask, Masks, Mode
 from sortition.core.errors import bad, unknown
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.core.streams import stream
-from sortition.core.validation import check_takes
+from sortition.core.validation import check_parameters
 
 ReachableFunction = Callable[[int, int, np.random.Generator], npt.ArrayLike]
 
@@ -35,12 +35,12 @@ class UserFunction(Mode):
 
 def user_mode(path: str, options: Mapping[str, object]) -> Mode:
     """Return the mode behind an import path, which takes no options."""
-    target = imported(path, "availability.name")
+    target = import_named(path, "availability.name")
     if options:
         raise unknown("key", next(iter(options)), (), f"availability {path}")
     if isinstance(target, Mode):
         return target
     if not callable(target):
         raise bad("availability.name", "a function (t, clients, rng) → mask", type(target).__name__)
-    check_takes(target, ("t", "clients", "rng"), "availability")
+    check_parameters(target, ("t", "clients", "rng"), "availability")
     return UserFunction(function=target)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from sortition.availability._mode import Chances, Facts, Rates, fact
+from sortition.availability._mode import Chances, Facts, Rates, require_fact
 from sortition.core.arrays import Floats
 
 
@@ -29,7 +29,7 @@ class LabelCycle(Chances):
 
     def rates(self, facts: Facts) -> Rates:
         """Return 1 for holders of the label whose turn it is, and 1 − β for the others."""
-        holds_label = fact(facts, "label_counts", "label-cycle") > 0
+        holds_label = require_fact(facts, "label_counts", "label-cycle") > 0
         labels = holds_label.shape[1]
         period = self.period or 10 * labels
 

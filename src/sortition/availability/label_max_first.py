@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from sortition.availability._mode import Chances, Facts, Rates, fact
+from sortition.availability._mode import Chances, Facts, Rates, require_fact
 
 
 class LabelMaxFirst(Chances):
@@ -21,7 +21,7 @@ class LabelMaxFirst(Chances):
 
     def rates(self, facts: Facts) -> Rates:
         """Return the same rates in every round."""
-        holds_label = fact(facts, "label_counts", "label-max-first") > 0
+        holds_label = require_fact(facts, "label_counts", "label-max-first") > 0
         lowest_label = np.argmax(holds_label, axis=1)
         rates = self.beta * lowest_label / max(1, holds_label.shape[1] - 1) + (1 - self.beta)
         return lambda t: rates

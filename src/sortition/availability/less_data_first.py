@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from sortition.availability._mode import Chances, Facts, Rates, fact
+from sortition.availability._mode import Chances, Facts, Rates, require_fact
 
 
 class LessDataFirst(Chances):
@@ -18,6 +18,6 @@ class LessDataFirst(Chances):
 
     def rates(self, facts: Facts) -> Rates:
         """Return the same rates in every round."""
-        sizes = np.maximum(fact(facts, "sizes", "less-data-first"), 1).astype(float)
+        sizes = np.maximum(require_fact(facts, "sizes", "less-data-first"), 1).astype(float)
         rates = (sizes.min() / sizes) ** self.beta
         return lambda t: rates

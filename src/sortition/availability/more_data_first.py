@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sortition.availability._mode import Chances, Facts, Rates, fact
+from sortition.availability._mode import Chances, Facts, Rates, require_fact
 
 
 class MoreDataFirst(Chances):
@@ -17,6 +17,6 @@ class MoreDataFirst(Chances):
 
     def rates(self, facts: Facts) -> Rates:
         """Return the same rates in every round."""
-        sizes = fact(facts, "sizes", "more-data-first").astype(float)
+        sizes = require_fact(facts, "sizes", "more-data-first").astype(float)
         rates = (sizes / max(sizes.max(), 1)) ** self.beta
         return lambda t: rates

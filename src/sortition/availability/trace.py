@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sortition.availability._events import Events
 from sortition.availability._mode import Facts, Mask, Masks, Mode
-from sortition.availability._tables import as_matrix, from_table, read
+from sortition.availability._tables import as_matrix, from_table, read_trace
 from sortition.core.errors import bad
 
 
@@ -46,14 +46,14 @@ class Trace(Mode):
         elif self.matrix is not None:
             trace = as_matrix(self.matrix, facts.clients)
         else:
-            trace = read(Path(str(self.path)).expanduser(), facts.clients, facts.notes)
+            trace = read_trace(Path(str(self.path)).expanduser(), facts.clients, facts.notes)
         if isinstance(trace, Events):
             return self._masks_of_events(trace, facts.clients)
         return self._masks_of_matrix(trace)
 
     def _masks_of_matrix(self, matrix: Mask) -> Masks:
         rounds, clients = matrix.shape
-        return self._continued(lambda t: matrix[t].copy(), rounds, clients, lambda: matrix[rounds - 1].copy())
+        return self._continue_masks(lambda t: matrix[t].copy(), rounds, clients, lambda: matrix[rounds - 1].copy())
 
     def _masks_of_events(self, events: Events, clients: int) -> Masks:
         first, last = events.span
@@ -66,11 +66,11 @@ class Trace(Mode):
         last_moment = start + (rounds - 1) * self.step
         if events.lasting:
             last_moment = last
-        return self._continued(
+        return self._continue_masks(
             lambda t: events.at(start + t * self.step), rounds, clients, lambda: events.at(last_moment)
         )
 
-    def _continued(self, within: Masks, rounds: int, clients: int, last_mask: Callable[[], Mask]) -> Masks:
+    def _continue_masks(self, within: Masks, rounds: int, clients: int, last_mask: Callable[[], Mask]) -> Masks:
         """Return the masks of all rounds, given those within the trace and the one that "hold" keeps."""
 
         def mask_of_round(t: int) -> Mask:

@@ -143,14 +143,14 @@ def show(
 ) -> None:
     """Print what models get of a data set: types and shapes of inputs and targets, and how many there are."""
     from sortition import data
-    from sortition.data.describe import shown_data
+    from sortition.data.describe import describe_data
 
     options, parameters = _parameters(set_)
     if parameters:
         from sortition.core.errors import bad
 
         raise bad("--set", "an option of the data, such as data.label=y", next(iter(parameters)))
-    typer.echo(shown_data(data.load(name, **options)))
+    typer.echo(describe_data(data.load(name, **options)))
 
 
 @app.command("availability")

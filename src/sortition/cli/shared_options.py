@@ -76,5 +76,5 @@ def allowing(modules: list[str] | None) -> Iterator[None]:
 
     if modules:
         sys.path.insert(0, str(Path.cwd()))
-    with import_policy.only(modules or (), own=OWN):
+    with import_policy.allow_only(modules or (), own=OWN):
         yield

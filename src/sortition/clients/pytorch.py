@@ -30,7 +30,7 @@ from sortition.clients.torch_data import (
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.streams import stream
-from sortition.core.validation import check_takes
+from sortition.core.validation import check_parameters
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -137,7 +137,7 @@ def pytorch(
     if isinstance(loss, str):
         named_loss(loss)  # refuses a name that is not known
     elif loss is not None:
-        check_takes(loss, ("outputs", "labels"), "pytorch(loss)")
+        check_parameters(loss, ("outputs", "labels"), "pytorch(loss)")
     if rule is not None and rule.keep_state:
         raise bad("pytorch(rule).keep_state", "false: a client here ends with its message", True)
     return PyTorch(

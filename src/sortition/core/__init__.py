@@ -33,7 +33,7 @@ from sortition.core.signals import (
     UPDATE_NORM,
     ModelSize,
     Signal,
-    probe,
+    make_probe,
 )
 from sortition.core.state import State, per_client, per_pair, shared
 from sortition.core.streams import stream
@@ -77,10 +77,10 @@ __all__ = [
     "StorageError",
     "Turn",
     "UndeclaredError",
+    "make_probe",
     "method",
     "per_client",
     "per_pair",
-    "probe",
     "shared",
     "stream",
 ]

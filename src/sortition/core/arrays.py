@@ -14,49 +14,49 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
 
-def as_array(who: str, values: npt.ArrayLike) -> Array:
+def as_array(subject: str, values: npt.ArrayLike) -> Array:
     """Return the values as an array; refuse rows of different dimensions."""
     try:
         return np.asarray(values)
     except ValueError:
-        raise bad(who, "an array, all its rows of one shape", values) from None
+        raise bad(subject, "an array, all its rows of one shape", values) from None
 
 
-def as_whole(who: str, values: npt.ArrayLike) -> Ids:
+def as_whole_numbers(subject: str, values: npt.ArrayLike) -> Ids:
     """Return whole numbers as a one-dimensional int64 array; refuse fractions and masks instead of cutting them."""
-    array = as_array(who, values)
+    array = as_array(subject, values)
     if array.size and (array.ndim != 1 or array.dtype.kind not in "iu"):
-        raise bad(who, "whole numbers in one dimension", f"{array.dtype} of shape {array.shape}")
+        raise bad(subject, "whole numbers in one dimension", f"{array.dtype} of shape {array.shape}")
     return array.reshape(-1).astype(np.int64)
 
 
-def as_ids(who: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
+def as_ids(subject: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
     """Return client ids as a one-dimensional int64 array; refuse ids that are not whole, ≥ 0 and distinct.
 
     With ``ordered``, the array is sorted.
     """
-    values = as_array(who, ids)
+    values = as_array(subject, ids)
     if values.size == 0:
         return np.empty(0, np.int64)
     if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise bad(who, "a one-dimensional array of whole client ids", values)
+        raise bad(subject, "a one-dimensional array of whole client ids", values)
     if values.dtype == np.uint64 and values.max() > np.iinfo(np.int64).max:
-        raise bad(who, "below 2**63", int(values.max()), "Give clients dense ids of your own: 0, 1, 2, …")
+        raise bad(subject, "below 2**63", int(values.max()), "Give clients dense ids of your own: 0, 1, 2, …")
     array = values.astype(np.int64, copy=False)
     rises = bool(np.all(array[1:] > array[:-1]))  # sorted and distinct
     in_order = array
     if not rises:
         in_order = np.sort(array)
     if in_order[0] < 0:
-        raise bad(who, "≥ 0", int(in_order[0]))
+        raise bad(subject, "≥ 0", int(in_order[0]))
     if not rises:
         repeated = in_order[1:][in_order[1:] == in_order[:-1]]
         if repeated.size:
-            raise bad(who, "distinct", f"client {int(repeated[0])} twice")
+            raise bad(subject, "distinct", f"client {int(repeated[0])} twice")
     return in_order if ordered else array
 
 
-def not_among(ids: Ids, among: Ids) -> Ids:
+def find_outside(ids: Ids, among: Ids) -> Ids:
     """Return those of ``ids`` that are not in the sorted array ``among``."""
     if ids is among:
         return ids[:0]
@@ -67,7 +67,7 @@ def not_among(ids: Ids, among: Ids) -> Ids:
     return outside
 
 
-def without(ids: Ids, chosen: Ids) -> Ids:
+def remove_ids(ids: Ids, chosen: Ids) -> Ids:
     """Return the sorted array ``ids`` without those in ``chosen``, all of which are in it."""
     not_chosen = np.ones(ids.size, dtype=bool)
     not_chosen[np.searchsorted(ids, chosen)] = False
@@ -75,15 +75,15 @@ def without(ids: Ids, chosen: Ids) -> Ids:
     return remaining
 
 
-def frozen(array: Array) -> Array:
-    """Return a read-only view of the array, so that nobody changes a value object behind its owner's back."""
+def as_read_only(array: Array) -> Array:
+    """Return a read-only view of the array, so that nobody changes what a frozen object holds."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
-def unchanging(array: Array) -> Array:
-    """Return an array that its giver cannot change: a read-only one that owns its memory as it is, else a copy."""
+def as_immutable(array: Array) -> Array:
+    """Return an array that nobody can change: itself if it is read-only and owns its memory, else a copy."""
     if array.flags.owndata and not array.flags.writeable:
         return array
     return array.copy()

@@ -11,18 +11,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_ids, frozen, not_among
+from sortition.core.arrays import Array, Floats, Ids, as_ids, as_read_only, find_outside
 from sortition.core.errors import bad
 from sortition.core.population import Population
 from sortition.core.ties import TOLERANCE
 
-NOBODY: Ids = frozen(np.empty(0, np.int64))
+NOBODY: Ids = as_read_only(np.empty(0, np.int64))
 MOST_PLACES = 10_000_000  # of a round: methods that draw with replacement draw so many numbers
 
 Notes = dict[str, Any]  # diagnostics by name, for a reader alone: whatever JSON can write
 
 
-def with_standby(cohort: int, overselect: float) -> int:
+def count_with_standby(cohort: int, overselect: float) -> int:
     """Return how many clients begin a round that closes when ``cohort`` of them have answered.
 
     50 × 1.1 are 55, though as floats a little more.
@@ -70,7 +70,7 @@ class Round:
             raise bad("Round.budget", f"at most {MOST_PLACES:,}", self.budget)
         if self.horizon is not None and self.horizon < 1:
             raise bad("Round.horizon", "≥ 1 or None", self.horizon)
-        object.__setattr__(self, "available", frozen(as_ids("Round.available", self.available, ordered=True)))
+        object.__setattr__(self, "available", as_read_only(as_ids("Round.available", self.available, ordered=True)))
 
     @property
     def n_clients(self) -> int:
@@ -113,13 +113,13 @@ class Cohort:
             raise bad("Cohort.weights", f"one per member, shape {ids.shape}", f"shape {weights.shape}")
         if not np.isfinite(weights).all() or (weights.size and weights.min() < 0):
             raise bad("Cohort.weights", "finite and ≥ 0", weights)
-        object.__setattr__(self, "ids", frozen(ids))
-        object.__setattr__(self, "weights", frozen(weights))
+        object.__setattr__(self, "ids", as_read_only(ids))
+        object.__setattr__(self, "weights", as_read_only(weights))
         if self.groups is not None:
             groups = np.asarray(self.groups)
             if groups.shape != ids.shape or groups.dtype.kind not in "iu":
                 raise bad("Cohort.groups", f"one whole number per member, shape {ids.shape}", groups)
-            object.__setattr__(self, "groups", frozen(groups.astype(np.int64, copy=False)))
+            object.__setattr__(self, "groups", as_read_only(groups.astype(np.int64, copy=False)))
 
     @classmethod
     def uniform(cls, ids: npt.ArrayLike, **options: Any) -> Cohort:
@@ -154,7 +154,7 @@ class Cohort:
             return np.empty(0), {}
         order = np.argsort(self.ids)
         ranked = self.ids[order]
-        outside = not_among(ids, ranked)
+        outside = find_outside(ids, ranked)
         if outside.size:
             raise bad("Cohort.weights_of(answered)", "members of the cohort", f"client {int(outside[0])}")
         positions = order[np.searchsorted(ranked, ids)]
@@ -168,7 +168,7 @@ class Cohort:
             if silent_groups.size:
                 notes["silent_groups"] = silent_groups.tolist()
         if weights.any():
-            weights = rescaled(weights, float(self.weights.sum()))
+            weights = rescale(weights, float(self.weights.sum()))
         return weights, notes
 
     def _share_in_groups(self, weights: Floats, groups: Ids, groups_of_answered: Ids) -> None:
@@ -177,7 +177,7 @@ class Cohort:
             inside = groups_of_answered == group
             mass = self.weights[groups == group].sum()
             if weights[inside].any():
-                weights[inside] = rescaled(weights[inside], mass)
+                weights[inside] = rescale(weights[inside], mass)
             else:
                 weights[inside] = mass / inside.sum()
 
@@ -186,7 +186,7 @@ def _equal_weights(count: int) -> Floats:
     return np.full(count, 1.0 / max(count, 1))
 
 
-def rescaled(weights: Floats, total: float) -> Floats:
+def rescale(weights: Floats, total: float) -> Floats:
     """Return the same proportions with another sum, also of weights that are next to nothing."""
     mass = weights.sum()
     with np.errstate(over="ignore"):
@@ -198,10 +198,10 @@ def rescaled(weights: Floats, total: float) -> Floats:
     return scaled
 
 
-def restricted(round: Round, checked_ids: Ids) -> Round:
+def replace_available(round: Round, checked_ids: Ids) -> Round:
     """Return the same round with other clients available, whose ids are known to be sorted, distinct and ≥ 0."""
     same_round = copy(round)
-    object.__setattr__(same_round, "available", frozen(checked_ids))
+    object.__setattr__(same_round, "available", as_read_only(checked_ids))
     return same_round
 
 
@@ -209,7 +209,7 @@ def check_cohort(cohort: object, round: Round, method_name: str) -> Cohort:
     """Return the cohort; refuse one that this round does not allow."""
     if not isinstance(cohort, Cohort):
         raise bad(f"{method_name}.select", "a function that returns a Cohort", cohort, "Return Cohort.uniform(ids).")
-    outside = not_among(cohort.ids, round.available)
+    outside = find_outside(cohort.ids, round.available)
     if outside.size:
         raise bad(f"{method_name}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
     size: float = cohort.ids.size

@@ -24,7 +24,7 @@ class CohortModels(Protocol):
         ...
 
     def loss(self, members: Sequence[int]) -> float:
-        """Mean loss, on the server's validation set, of the model that the updates of these clients alone would give.
+        """Return the mean loss on the server's validation set of the model that these clients' updates alone give.
 
         Their weights are scaled to the cohort's total; nobody's give the model that the round began with.
         """

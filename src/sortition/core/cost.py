@@ -11,7 +11,7 @@ import numpy as np
 
 from sortition.core.arrays import Floats
 from sortition.core.errors import InputError, bad
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 
 Currency = Literal["rounds", "seconds", "megabytes", "passes"]
 CURRENCIES: tuple[Currency, ...] = get_args(Currency)
@@ -19,7 +19,7 @@ BYTES_PER_MEGABYTE = 1e6
 MOST_ROUNDS = 100_000  # of a run that ends by its cost alone
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Until:
     """The cost at which a run ends, in one currency; the step that reaches it is the last one.

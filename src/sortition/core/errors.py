@@ -33,7 +33,7 @@ class DataError(SortitionError):
     """A data set cannot be had or is not what its checksum says."""
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """Write a value as an error message shows it: short, and a large array by its shape."""
     if isinstance(value, np.ndarray) and value.size > LARGEST_ARRAY:
         return f"an array of shape {value.shape}"
@@ -51,15 +51,18 @@ def printable(text: str, max_characters: int = LONGEST_PRINTED) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-def bad(who: str, rule: str, got: object, hint: str = "") -> InputError:
-    """Make the error with the message ``PowerOfChoice.d must be ≥ 1; got 0. Hint.``"""
-    message = f"{who} must be {rule}; got {shown(got)}."
+def bad(subject: str, rule: str, got: object, hint: str = "") -> InputError:
+    """Make the error with the message ``PowerOfChoice.d must be ≥ 1; got 0. Hint.``
+
+    ``subject`` is what the message is about: an option, an argument or a file.
+    """
+    message = f"{subject} must be {rule}; got {show_value(got)}."
     if hint:
         message += f" {hint}"
     return InputError(message)
 
 
-def closest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return `` Did you mean 'alpha'?`` where some known name is near, else an empty text."""
     candidates = list(known)[:MOST_NAMES]
     matches = difflib.get_close_matches(str(name)[:MOST_NAMES], candidates, n=1, cutoff=0.5)
@@ -68,11 +71,13 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {matches[0]!r}?"
 
 
-def unknown(what: str, name: str, known: Iterable[str], who: str = "") -> InputError:
+def unknown(kind: str, name: str, known: Iterable[str], holder: str = "") -> InputError:
     """Make the error ``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?``"""
     names = list(known)
-    subject = f"{who} has" if who else "known are"
-    return InputError(f"Unknown {what} {shown(name)}; {subject} {_listed(names)}.{closest(name, names)}")
+    listing = f"known are {_listed(names)}"
+    if holder:
+        listing = f"{holder} has {_listed(names)}"
+    return InputError(f"Unknown {kind} {show_value(name)}; {listing}.{suggest_name(name, names)}")
 
 
 def _listed(names: list[str]) -> str:

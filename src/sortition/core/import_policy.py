@@ -1,7 +1,7 @@
 """Whose code may run: names such as ``package.module:Class`` in a file import a module, and importing runs it.
 
 Python callers, and names typed on the command line, are trusted. A file may come from somebody else: commands that read
-one do so inside :func:`only`, so that it can name nothing that the user did not allow.
+one do so inside :func:`allow_only`, so that it can name nothing that the user did not allow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _policy: ContextVar[_Policy | None] = ContextVar("policy", default=None)
 
 
 @contextmanager
-def only(modules: Iterable[str], own: Iterable[str] = ()) -> Iterator[None]:
+def allow_only(modules: Iterable[str], own: Iterable[str] = ()) -> Iterator[None]:
     """Allow imports by name from these modules and what is inside them, and from nowhere else, until the block ends.
 
     Of ``own``, packages of ours, only what a module defines itself can be named, not what it imports.
@@ -45,12 +45,12 @@ def only(modules: Iterable[str], own: Iterable[str] = ()) -> Iterator[None]:
         _policy.reset(token)
 
 
-def imported(path: str, what: str) -> Any:
+def import_named(path: str, what: str) -> Any:
     """Import what ``package.module:name`` names, if the policy allows it; ``what`` names the value in messages."""
     module, _, attribute = path.partition(":")
     policy = _policy.get()
-    is_ours = policy is not None and _inside(module, policy.our_packages)
-    if policy is not None and not is_ours and not _inside(module, policy.modules):
+    is_ours = policy is not None and _is_inside(module, policy.our_packages)
+    if policy is not None and not is_ours and not _is_inside(module, policy.modules):
         raise InputError(
             f"{what} {path!r} would import and run code of the module {module!r}. "
             f"If you trust it, add --allow {module}."
@@ -64,6 +64,6 @@ def imported(path: str, what: str) -> Any:
     return value
 
 
-def _inside(module: str, packages: Iterable[str]) -> bool:
-    """Whether a module is one of these packages or inside one."""
+def _is_inside(module: str, packages: Iterable[str]) -> bool:
+    """Tell whether a module is one of these packages or inside one."""
     return any(f"{module}.".startswith(f"{package}.") for package in packages)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids, frozen
-from sortition.core.cohort import NOBODY, Cohort, Notes, rescaled
+from sortition.core.arrays import Array, Floats, Ids, as_read_only
+from sortition.core.cohort import NOBODY, Cohort, Notes, rescale
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
 from sortition.core.storage.snapshot import StoredTable
@@ -45,8 +45,8 @@ class Dispatched:
     has_ended: Array
 
     @classmethod
-    def begun(cls, *, index: int, version: int, cohort: Cohort, since: float | None, skipped: bool) -> Dispatched:
-        """Return a selection of whose cohort all members are at work."""
+    def start(cls, *, index: int, version: int, cohort: Cohort, since: float | None, skipped: bool) -> Dispatched:
+        """Return a selection that has just been sent to work: all members of its cohort are in flight."""
         return cls(
             index=index,
             version=version,
@@ -57,13 +57,13 @@ class Dispatched:
             has_ended=np.zeros(cohort.ids.size, bool),
         )
 
-    def given_up(self, places: list[int]) -> Dispatched:
-        """Return the same selection when the work of the members in these places has ended without an update."""
+    def after_giving_up(self, places: list[int]) -> Dispatched:
+        """Return the selection after the work of the members in these places has ended without an update."""
         ends_now = self.mask_of(places)
         return replace(self, in_flight=self.in_flight & ~ends_now, has_ended=self.has_ended | ends_now)
 
-    def stepped(self, used_places: list[int]) -> Dispatched:
-        """Return the same selection after a step that used the updates of the members in these places."""
+    def after_step(self, used_places: list[int]) -> Dispatched:
+        """Return the selection after a step that used the updates of the members in these places."""
         still_in_flight = self.in_flight & ~self.mask_of(used_places)
         return replace(self, in_flight=still_in_flight, has_ended=np.zeros(still_in_flight.size, bool))
 
@@ -75,7 +75,7 @@ class Dispatched:
 
 
 class Flights:
-    """All work in flight. A change gives a new object: whoever holds the old one sees nothing of it.
+    """All work in flight. It never changes: each method that changes something returns a new object.
 
     Attributes:
         selections: those with work that a step has not ended yet, the oldest first.
@@ -86,12 +86,14 @@ class Flights:
     def __init__(self, selections: Sequence[Dispatched] = ()) -> None:
         self.selections = tuple(selections)
         members = [selection.cohort.ids[selection.in_flight] for selection in self.selections]
-        wheres = [_where(row, np.flatnonzero(selection.in_flight)) for row, selection in enumerate(self.selections)]
+        locations = [
+            _make_locations(row, np.flatnonzero(selection.in_flight)) for row, selection in enumerate(self.selections)
+        ]
         everybody = np.concatenate([NOBODY, *members])
         order = np.argsort(everybody, kind="stable")
-        self.ids: Ids = frozen(everybody[order])
+        self.ids: Ids = as_read_only(everybody[order])
         # (2, n) of each of `ids`: the row of its selection, and its place in the cohort
-        self._where: Ids = np.concatenate([_where(0, NOBODY), *wheres], axis=1)[:, order]
+        self._locations: Ids = np.concatenate([_make_locations(0, NOBODY), *locations], axis=1)[:, order]
         ids_with_end = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
         self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ids_with_end]))
         self._rows_with_ended = frozenset(row for row, ids in enumerate(ids_with_end) if ids.size)
@@ -102,65 +104,67 @@ class Flights:
         selections: Sequence[Dispatched],
         *,
         ids: Ids,
-        where: Ids,
+        locations: Ids,
         ended_ids: Ids,
         rows_with_ended: frozenset[int],
     ) -> Flights:
         """Return work whose sorted ids are known: neither a refill nor a step looks at every selection."""
         flights = object.__new__(cls)
         flights.selections = tuple(selections)
-        flights.ids = frozen(ids)
-        flights._where = where
+        flights.ids = as_read_only(ids)
+        flights._locations = locations
         flights.ended_ids = ended_ids
         flights._rows_with_ended = rows_with_ended
         return flights
 
     def with_selection(self, selection: Dispatched) -> Flights:
-        """Return the same work and one more cohort, all of whose members are at work."""
+        """Return the work in flight with one more selection, all of whose members are at work."""
         members = selection.cohort.ids
         everybody = np.concatenate([self.ids, members])
-        where = np.concatenate([self._where, _where(len(self.selections), np.arange(members.size))], axis=1)
+        locations = np.concatenate(
+            [self._locations, _make_locations(len(self.selections), np.arange(members.size))], axis=1
+        )
         order = np.argsort(everybody, kind="stable")
         return self._of_sorted(
             (*self.selections, selection),
             ids=everybody[order],
-            where=where[:, order],
+            locations=locations[:, order],
             ended_ids=self.ended_ids,
             rows_with_ended=self._rows_with_ended,
         )
 
-    def given_up(self, ids: Ids) -> Flights:
-        """Return the same work without that of these clients."""
+    def after_giving_up(self, ids: Ids) -> Flights:
+        """Return the work in flight after that of these clients has ended without an update."""
         if not ids.size:
             return self
         places_by_row = self._places_by_row(ids)
         selections = list(self.selections)
         for row, places in places_by_row.items():
-            selections[row] = selections[row].given_up(places)
+            selections[row] = selections[row].after_giving_up(places)
         goes_on = self._goes_on_without(ids)
         return self._of_sorted(
             selections,
             ids=self.ids[goes_on],
-            where=self._where[:, goes_on],
+            locations=self._locations[:, goes_on],
             ended_ids=np.union1d(self.ended_ids, ids),
             rows_with_ended=self._rows_with_ended | places_by_row.keys(),
         )
 
-    def stepped(self, used_ids: Ids) -> Flights:
+    def after_step(self, used_ids: Ids) -> Flights:
         """Return the work after a step that used these updates; selections without anybody at work are forgotten."""
         goes_on = self._goes_on_without(used_ids)
-        where = self._where[:, goes_on]
-        has_work = np.bincount(where[0], minlength=len(self.selections)) > 0
+        locations = self._locations[:, goes_on]
+        has_work = np.bincount(locations[0], minlength=len(self.selections)) > 0
         selections = list(self.selections)
         for row, used_places in self._places_ending_with(used_ids):
             if has_work[row]:
-                selections[row] = selections[row].stepped(used_places)
+                selections[row] = selections[row].after_step(used_places)
         row_after_step = np.cumsum(has_work) - 1
-        where[0] = row_after_step[where[0]]
+        locations[0] = row_after_step[locations[0]]
         return self._of_sorted(
             list(compress(selections, has_work.tolist())),
             ids=self.ids[goes_on],
-            where=where,
+            locations=locations,
             ended_ids=NOBODY,
             rows_with_ended=frozenset(),
         )
@@ -171,14 +175,14 @@ class Flights:
         goes_on[self.ids.searchsorted(ended_ids)] = False
         return goes_on
 
-    def _where_of(self, ids: Ids) -> Ids:
+    def _locate(self, ids: Ids) -> Ids:
         """Return, of each of these clients in flight, the row of its selection and its place in the cohort (2, k)."""
-        return self._where[:, self.ids.searchsorted(ids)]
+        return self._locations[:, self.ids.searchsorted(ids)]
 
     def _places_by_row(self, ids: Ids) -> dict[int, list[int]]:
         """Return the places of these clients in their cohorts, by the row of the selection."""
         places_by_row: dict[int, list[int]] = {}
-        for row, place in self._where_of(ids).T.tolist():
+        for row, place in self._locate(ids).T.tolist():
             places_by_row.setdefault(row, []).append(place)
         return places_by_row
 
@@ -204,13 +208,13 @@ class Flights:
         """Return how many versions were made since each of these was sent to work."""
         if not ids.size:
             return NOBODY
-        selection_rows, _ = self._where_of(ids)
+        selection_rows, _ = self._locate(ids)
         versions = [self.selections[row].version for row in selection_rows.tolist()]
         return version - np.array(versions, np.int64)
 
-    def in_order(self, ids: Ids) -> Ids:
+    def sort_by_selection(self, ids: Ids) -> Ids:
         """Return these clients by selection, then by their place in the cohort, whatever the order of arrival."""
-        selection_row, place = self._where_of(ids)
+        selection_row, place = self._locate(ids)
         return ids[np.lexsort((place, selection_row))]
 
     def weigh(self, used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
@@ -223,14 +227,14 @@ class Flights:
         for row, used_places in self._places_ending_with(used_ids):
             ending.append(_Ending.of(self.selections[row], used_places))
         ended_selection = self._wholly_ended(ending)
-        if ended_selection is not None and (not used_ids.size or not discounted(discounts)):
+        if ended_selection is not None and (not used_ids.size or not has_discounts(discounts)):
             cohort = ended_selection.cohort
             weights, notes = cohort.weights_of(used_ids)
             return StepWeights(cohort=cohort, weights=weights, notes=notes, skipped=ended_selection.skipped)
-        return _mixed(ending, used_ids, discounts, normalise)
+        return _weigh_mixed(ending, used_ids, discounts, normalise)
 
     def _wholly_ended(self, ending: Sequence[_Ending]) -> Dispatched | None:
-        """Return the selection that a step alone is made of and that ends with it; None where it mixes selections."""
+        """Return the one selection whose members all end with this step; None where the step mixes selections."""
         if len(ending) == 1 and ending[0].is_ending.all():
             return ending[0].selection
         if not ending and self.selections and not self.ids.size:  # the latest one is of nobody
@@ -275,19 +279,19 @@ class Flights:
         """Return what :meth:`arrays` and :meth:`tables` described; refuse unknown clients, and one in flight twice."""
         selections = []
         for row, table in enumerate(tables):
-            selections.append(_restored_selection(snapshot.part(arrays, f"flights.{row}."), table, n_clients))
+            selections.append(_restored_selection(snapshot.take_part(arrays, f"flights.{row}."), table, n_clients))
         flights = cls(selections)
         if np.unique(flights.ids).size < flights.ids.size:
             raise StorageError("Snapshot has a client in flight twice.")
         return flights
 
 
-def _where(row: int, places: Ids) -> Ids:
+def _make_locations(row: int, places: Ids) -> Ids:
     """Return where members of one selection are (2, k): its row, and their places in the cohort."""
-    where = np.empty((2, places.size), np.int64)
-    where[0] = row
-    where[1] = places
-    return where
+    locations = np.empty((2, places.size), np.int64)
+    locations[0] = row
+    locations[1] = places
+    return locations
 
 
 def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_clients: int) -> Dispatched:
@@ -395,7 +399,7 @@ class StepWeights:
 
 @dataclass(frozen=True, eq=False)
 class _Ending:
-    """A selection of which work ends with a step.
+    """The members of one selection whose work ends with a step.
 
     Attributes:
         selection: the selection.
@@ -409,7 +413,7 @@ class _Ending:
 
     @classmethod
     def of(cls, selection: Dispatched, used_places: list[int]) -> _Ending:
-        """Return what ends of a selection, if the updates of the members in these places are used."""
+        """Return the members whose work ends with a step that uses the updates of the members in these places."""
         is_used = selection.mask_of(used_places)
         is_ending = selection.has_ended | is_used
         return cls(selection, is_ending, is_used[is_ending])
@@ -434,15 +438,17 @@ class _Ending:
         return shares, notes
 
 
-def discounted(discounts: Floats | None) -> bool:
+def has_discounts(discounts: Floats | None) -> bool:
     """Tell whether any update counts less than a fresh one."""
     return discounts is not None and bool(np.any(discounts != 1.0))
 
 
-def _mixed(ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
-    """Weigh a step that mixes selections.
+def _weigh_mixed(
+    ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, normalise: Normalise
+) -> StepWeights:
+    """Weigh a step that mixes selections: a client weighs a_k · |S| / n, times its discount.
 
-    The weight of a client is a_k times the size of its selection, discounted, by the number of those whose work ends.
+    a_k is its weight in its own selection S, and n the number of clients whose work ends with this step.
     """
     n_ending = sum(part.is_used.size for part in ending)
     weight_parts = [np.empty(0)]
@@ -455,24 +461,24 @@ def _mixed(ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, n
     weights = np.concatenate(weight_parts)
     if discounts is not None:
         is_used = np.concatenate([np.empty(0, bool), *(part.is_used for part in ending)])
-        weights[is_used] *= _values_of(members[is_used], used_ids, discounts)
+        weights[is_used] *= _look_up_values(members[is_used], used_ids, discounts)
     mass: Literal["one", "expected"] = "one"
     if any(part.selection.cohort.mass == "expected" for part in ending):
         mass = "expected"
     if normalise == "mass" and mass == "one" and weights.sum() > 0:
-        weights = rescaled(weights, 1.0)
+        weights = rescale(weights, 1.0)
     cohort = Cohort(members, weights, mass=mass)
     return StepWeights(
-        cohort=cohort, weights=_values_of(used_ids, members, weights), notes=notes, skipped=not members.size
+        cohort=cohort, weights=_look_up_values(used_ids, members, weights), notes=notes, skipped=not members.size
     )
 
 
-def _values_of(ids: Ids, owners: Ids, values: Floats) -> Floats:
-    """Return the value of each of ``ids``, where ``values`` belong to ``owners``, in any order."""
-    if np.array_equal(ids, owners):
+def _look_up_values(ids: Ids, all_ids: Ids, values: Floats) -> Floats:
+    """Return the value of each of ``ids``; ``values`` are those of ``all_ids``, in its order."""
+    if np.array_equal(ids, all_ids):
         return values.copy()
     if not ids.size:
         return np.empty(0)
-    order = np.argsort(owners)
-    found_values: Floats = values[order[np.searchsorted(owners[order], ids)]]
-    return found_values
+    order = np.argsort(all_ids)
+    positions = order[np.searchsorted(all_ids[order], ids)]
+    return np.asarray(values[positions])

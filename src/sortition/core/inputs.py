@@ -64,7 +64,7 @@ class Inputs:
 Examples = Array | Inputs  # one array, or several
 
 
-def joined(parts: Sequence[Examples]) -> Examples:
+def concatenate(parts: Sequence[Examples]) -> Examples:
     """Return the examples of all parts, one part after the other."""
     first = parts[0]
     if not isinstance(first, Inputs):

@@ -16,10 +16,10 @@ from sortition.core.guards.row_screening import (
     Answers,
     Screened,
     Shape,
-    in_order_asked,
-    is_compared,
+    has_scale,
     screen,
-    winsorised,
+    sort_as_asked,
+    winsorise,
 )
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
@@ -117,30 +117,30 @@ class Intake:
             guarded=dict(self.guarded),
         )
 
-    def joined_by(self, later: Intake) -> Intake:
-        """Return one intake of this one and what came after it; what the later one knows of shapes counts."""
-        joined = self.copy()
-        joined.shapes |= later.shapes
-        joined.rejected |= later.rejected
-        joined.blamed |= later.blamed
-        joined.excused |= later.excused
-        joined.sent_norms += later.sent_norms
-        joined.just_come = np.union1d(self.just_come, later.just_come)
-        joined.votes += later.votes
+    def merge(self, later: Intake) -> Intake:
+        """Return one intake of this one and a later one, whose shapes count."""
+        merged = self.copy()
+        merged.shapes |= later.shapes
+        merged.rejected |= later.rejected
+        merged.blamed |= later.blamed
+        merged.excused |= later.excused
+        merged.sent_norms += later.sent_norms
+        merged.just_come = np.union1d(self.just_come, later.just_come)
+        merged.votes += later.votes
         for client, dimensions in later.misshapen.items():
-            joined.misshapen.setdefault(client, {}).update(dimensions)
-        joined.unsound |= later.unsound
+            merged.misshapen.setdefault(client, {}).update(dimensions)
+        merged.unsound |= later.unsound
         for name, count in later.counters.items():
-            joined.counters[name] += count
-        joined.guarded |= later.guarded
-        return joined
+            merged.counters[name] += count
+        merged.guarded |= later.guarded
+        return merged
 
     def accept(self, signal: Signal, answers: Answers, asked: Ids) -> Reading:
-        """Return the sound rows of an answer, for the method."""
-        return self._accepted(signal, self._screened(signal, answers, asked))
+        """Screen an answer, and return its sound rows for the method."""
+        return self._take_sound_rows(signal, self._screen(signal, answers, asked))
 
-    def reports(self, completed: Ids, reports: Reports) -> dict[str, Reading]:
-        """Return what the selector gets of the reports of those who completed: a reading per declared signal.
+    def screen_reports(self, completed: Ids, reports: Reports) -> dict[str, Reading]:
+        """Screen the reports of those who completed, and return a reading for each signal that the method declared.
 
         All of them are screened before any is accepted: a caller's mistake leaves everything as it was.
         """
@@ -150,13 +150,16 @@ class Intake:
             if name not in declared:
                 raise unknown("report", name, list(declared), f"{type(self.selector).__name__}.needs.reports")
             signal = declared[name]
-            ordered = in_order_asked(signal, with_ids(name, rows, completed), completed)
-            screened_rows[signal] = self._screened(signal, ordered, completed)
-        accepted = {signal.name: self._accepted(signal, rows) for signal, rows in screened_rows.items()}
+            ordered = sort_as_asked(signal, attach_ids(name, rows, completed), completed)
+            screened_rows[signal] = self._screen(signal, ordered, completed)
+        accepted = {signal.name: self._take_sound_rows(signal, rows) for signal, rows in screened_rows.items()}
         return dict.fromkeys(declared, Reading.empty()) | accepted
 
     def strikes(self, overturned: Mapping[str, int]) -> set[int]:
-        """Return the clients that get a strike; not those who only sent the dimension that most clients send."""
+        """Return the clients that get a strike.
+
+        Clients whose only fault was to send the dimension that most clients send (``overturned``) get none.
+        """
         wrong_dimension = set()
         for client, dimensions in self.misshapen.items():
             if any(overturned.get(name) != dimension for name, dimension in dimensions.items()):
@@ -167,9 +170,9 @@ class Intake:
         """Judge updates by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``, and record these norms."""
         guards = self.guards
         scale = self.scale(MODEL)
-        compared = guards.too_far(norms, scale)
-        refused = compared | guards.absurd(norms)
-        if self._excuses(ids, scale):
+        compared = guards.find_too_far(norms, scale)
+        refused = compared | guards.find_absurd(norms)
+        if self._is_excused(ids, scale):
             self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
         self._remember_norms(MODEL, ids, norms)
         sound_norms = np.delete(norms, list(refused))
@@ -183,11 +186,11 @@ class Intake:
             self.guarded["shortened"] = n_shortened
         return UpdateVerdict(refused, norm_limit)
 
-    def _excuses(self, ids: Ids, scale: float | None) -> bool:
-        """Tell whether norms that exceed those of others are no strike.
+    def _is_excused(self, ids: Ids, scale: float | None) -> bool:
+        """Tell whether norms that are far above those of others are no strike.
 
-        They are none where nobody knows what is usual, or most of these clients have just come. Without a memory they
-        always are one.
+        They are excused where no scale is known, or most of these clients have just come; never where the guards
+        remember nothing.
         """
         if not self.guards.remember:
             return False
@@ -207,7 +210,7 @@ class Intake:
             votes.append(SentNorms(signal, ids[may_vote], norms[may_vote]))
         return votes
 
-    def _screened(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
+    def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
         """Screen rows against the known shape and the remembered scale."""
         shape = self.shapes.get(signal.name)
         scale = self.scale(signal.name)
@@ -222,8 +225,8 @@ class Intake:
         """Tell whether large numbers of a signal are clipped."""
         return bool(self.guards.winsorise) and signal.scalar and signal.nonnegative
 
-    def _accepted(self, signal: Signal, screened: Screened) -> Reading:
-        """Return the sound rows, winsorised; count unsound ones, and remember the shape."""
+    def _take_sound_rows(self, signal: Signal, screened: Screened) -> Reading:
+        """Return the sound rows, large numbers clipped; count the unsound ones, and remember the shape."""
         reading = screened.reading
         rejected = screened.rejected
         dimensions = screened.dimensions
@@ -236,29 +239,29 @@ class Intake:
         for client, dimension in dimensions.items():
             self.votes.append(DimensionVote(signal.name, np.array([client]), dimension))
             self.misshapen.setdefault(client, {})[signal.name] = dimension
-        self.unsound |= self._struck(signal, screened)
+        self.unsound |= self._find_strikes(signal, screened)
         if self._is_winsorised(signal):
-            reading = self._winsorised(signal, reading)
+            reading = self._winsorise(signal, reading)
         return reading
 
-    def _winsorised(self, signal: Signal, reading: Reading) -> Reading:
-        """Return the rows with large numbers clipped, also by the remembered scale; note how many were."""
+    def _winsorise(self, signal: Signal, reading: Reading) -> Reading:
+        """Clip large numbers, also by the remembered scale, and note how many were clipped."""
         scale = self.scale(signal.name)
         highest = np.inf
         if scale is not None and self.guards.norm:
             highest = self.guards.norm * scale
-        clipped_reading, n_clipped = winsorised(reading, self.guards.winsorise, highest)
+        clipped_reading, n_clipped = winsorise(reading, self.guards.winsorise, highest)
         if n_clipped:
             self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + n_clipped
         return clipped_reading
 
-    def _struck(self, signal: Signal, screened: Screened) -> set[int]:
-        """Return the clients whose rows are a strike; note the norms, where they are remembered."""
+    def _find_strikes(self, signal: Signal, screened: Screened) -> set[int]:
+        """Return the clients whose rows are a strike; remember the norms, where the guards do."""
         struck = screened.rejected.keys() - screened.dimensions.keys()
         if signal.of == "pairs":
             return struck - screened.compared
-        if is_compared(signal) and self.guards.remember:
-            if self._excuses(screened.ids, self.scale(signal.name)):
+        if has_scale(signal) and self.guards.remember:
+            if self._is_excused(screened.ids, self.scale(signal.name)):
                 struck -= screened.compared
             self._remember_norms(signal.name, screened.ids, screened.norms)
         return struck
@@ -281,17 +284,18 @@ class Intake:
     def restored(self, stored: StoredTable, names: Collection[str], n_clients: int) -> Intake:
         """Return what :meth:`export` gave, for the same selection; refuse other clients and signals than these."""
 
-        def clients(ids: Iterable[Any]) -> Ids:
+        def read_ids(ids: Iterable[Any]) -> Ids:
             checked = as_ids("clients of a snapshot", [int(client) for client in ids])
             if checked.size and checked.max() >= n_clients:
                 raise bad("clients of a snapshot", f"below {n_clients}", int(checked.max()))
             return checked
 
-        def by_client(table: StoredTable) -> dict[int, Any]:
-            return dict(zip(clients(table).tolist(), table.values(), strict=True))
+        def read_by_client(table: StoredTable) -> dict[int, Any]:
+            return dict(zip(read_ids(table).tolist(), table.values(), strict=True))
 
         sent_norms = [
-            SentNorms(str(name), clients(ids), np.array(norms, np.float64)) for name, ids, norms in stored["sent_norms"]
+            SentNorms(str(name), read_ids(ids), np.array(norms, np.float64))
+            for name, ids, norms in stored["sent_norms"]
         ]
         for name, ids, norms in sent_norms:
             if name not in names or norms.shape != ids.shape or not (norms[np.isfinite(norms)] >= 0).all():
@@ -299,23 +303,23 @@ class Intake:
         return replace(
             self,
             shapes={str(name): tuple(int(n) for n in shape) for name, shape in stored["shapes"].items()},
-            rejected={client: str(reason) for client, reason in by_client(stored["rejected"]).items()},
-            blamed={client: str(reason) for client, reason in by_client(stored["blamed"]).items()},
-            votes=[DimensionVote(str(name), clients(ids), int(dimension)) for name, ids, dimension in stored["votes"]],
+            rejected={client: str(reason) for client, reason in read_by_client(stored["rejected"]).items()},
+            blamed={client: str(reason) for client, reason in read_by_client(stored["blamed"]).items()},
+            votes=[DimensionVote(str(name), read_ids(ids), int(dimension)) for name, ids, dimension in stored["votes"]],
             misshapen={
                 client: {str(name): int(dimension) for name, dimension in dimensions.items()}
-                for client, dimensions in by_client(stored["misshapen"]).items()
+                for client, dimensions in read_by_client(stored["misshapen"]).items()
             },
-            unsound=set(clients(stored["unsound"]).tolist()),
-            excused=set(clients(stored["excused"]).tolist()),
+            unsound=set(read_ids(stored["unsound"]).tolist()),
+            excused=set(read_ids(stored["excused"]).tolist()),
             sent_norms=sent_norms,
-            just_come=clients(stored["just_come"]),
+            just_come=read_ids(stored["just_come"]),
             counters={name: whole_number(stored["counters"][name], name) for name in ("late", "rejected")},
         )
 
 
-def with_ids(name: str, rows: Answers | npt.ArrayLike, completed: Ids) -> Answers:
-    """Return reports with their ids: rows without any belong to those who completed, in their order."""
+def attach_ids(name: str, rows: Answers | npt.ArrayLike, completed: Ids) -> Answers:
+    """Return reports by client: rows without ids belong to those who completed, in their order."""
     if isinstance(rows, Reading | Mapping):
         return rows
     try:

@@ -46,7 +46,7 @@ class LocalResult(Protocol):
         ...
 
     def rms_loss(self, part: str) -> float:
-        """Root mean square of single examples' losses, each under the model that its mini-batch met.
+        """Return root mean square of single examples' losses, each under the model that its mini-batch met.
 
         ``part``: of ``all`` mini-batches, of those of the ``first`` epoch, or of the ``last`` one.
         """
@@ -58,7 +58,7 @@ class LocalResult(Protocol):
         ...
 
     def outputs(self, inputs: Array) -> Array:
-        """Logits of the *locally trained* model, shape (len(inputs), C)."""
+        """Return logits of the *locally trained* model, shape (len(inputs), C)."""
         ...
 
 
@@ -71,25 +71,25 @@ class LocalClient(Protocol):
         ...
 
     def resources(self) -> Array:
-        """Expected seconds (2,) of this round's local training and of sending the model once; no model is needed."""
+        """Return the expected seconds (2,) of training in this round and of sending the model once; needs no model."""
         ...
 
     def loss(self) -> float:
-        """F_k(w): mean loss of the received model on the local data."""
+        """Return F_k(w), the mean loss of the received model on the local data."""
         ...
 
     def batch_loss(self) -> float:
-        """The same on one mini-batch."""
+        """Return the same on one mini-batch."""
         ...
 
     def accuracy(self) -> float:
-        """Share of the local data whose label the received model gives."""
+        """Return share of the local data whose label the received model gives."""
         ...
 
     def gradient(self) -> Array:
-        """∇F_k(w) of the received model on all local data, shape (P,)."""
+        """Return ∇F_k(w) of the received model on all local data, shape (P,)."""
         ...
 
     def train(self) -> LocalResult:
-        """The local training of this round; asking twice trains once."""
+        """Return the local training of this round; asking twice trains once."""
         ...

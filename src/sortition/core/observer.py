@@ -56,13 +56,13 @@ class Observer(Protocol):
         ...
 
 
-def check_observer(who: str, observer: object) -> None:
+def check_observer(subject: str, observer: object) -> None:
     """Refuse what is no observer, before a turn calls it; None means that nobody observes."""
     if observer is None:
         return
     for name in ("begun", "answered", "finished", "joined"):
         if not callable(getattr(observer, name, None)):
-            raise bad(who, f"an Observer, with a method {name}()", observer)
+            raise bad(subject, f"an Observer, with a method {name}()", observer)
 
 
 class Observers:
@@ -108,7 +108,7 @@ class Observers:
             observer.joined(population)
 
 
-def together(present: Observer | None, newcomer: Observer) -> Observer:
+def add_observer(present: Observer | None, newcomer: Observer) -> Observer:
     """Return an observer that tells whoever observes already, then the newcomer."""
     if present is None:
         return newcomer

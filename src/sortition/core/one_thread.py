@@ -11,8 +11,8 @@ from sortition.core.errors import InputError
 class OneThread:
     """Guard an object against a second thread; the same thread may enter several times."""
 
-    def __init__(self, who: str) -> None:
-        self._who = who
+    def __init__(self, subject: str) -> None:
+        self._who = subject
         self._lock = threading.RLock()
 
     def inside(self) -> Self:

@@ -2,7 +2,7 @@
 
 A :class:`Policy` is what an operator promises: at most so often, at least so far apart, only while charging. Each of
 its limits is one :class:`Rule`. A rule has a key such as ``participations=2/1 day`` under which records and audit logs
-say whom it left out; the key holds the whole rule, so that a log explains itself (:func:`reason`).
+say whom it left out; the key holds the whole rule, so that a log explains itself (:func:`explain_exclusion`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Strict
 
 from sortition.core.errors import InputError, bad
-from sortition.core.validation import is_number, is_whole, known_keys_only
+from sortition.core.validation import is_number, is_whole, refuse_unknown_keys
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
 Whole = Annotated[int, Strict()]
@@ -38,7 +38,7 @@ _KEY = re.compile(
 _SHARERS: dict[str | None, Per] = {None: "client", "owner": "owner", "tag": "tag"}  # by what a key says after "per"
 
 
-def _matched(pattern: re.Pattern[str], text: object) -> re.Match[str] | None:
+def _match_whole(pattern: re.Pattern[str], text: object) -> re.Match[str] | None:
     """Match a whole text; what is no text does not match."""
     if not isinstance(text, str):
         return None
@@ -60,16 +60,16 @@ class Span:
     in_rounds: bool
 
     @classmethod
-    def read(cls, who: str, text: object) -> Span:
-        """Read "3 rounds" or "6 hours"; ``who`` names the option in messages."""
-        match = _matched(_SPAN, text)
+    def read(cls, subject: str, text: object) -> Span:
+        """Read "3 rounds" or "6 hours"; ``subject`` names the option in messages."""
+        match = _match_whole(_SPAN, text)
         hint = 'Write "3 rounds", "90 seconds", "6 hours", "1 day" or "2 weeks".'
         if match is None:
-            raise bad(who, "a number and a unit", text, hint)
+            raise bad(subject, "a number and a unit", text, hint)
         amount = float(match["amount"])
         in_rounds = match["unit"] == "round"
         if not 0 < amount <= MOST_OF_A_COUNT or (in_rounds and amount != int(amount)):
-            raise bad(who, "a whole number of rounds, or a time above 0", text, hint)
+            raise bad(subject, "a whole number of rounds, or a time above 0", text, hint)
         if not in_rounds:
             amount *= SECONDS[match["unit"]]
         return cls(match.string, amount, in_rounds)
@@ -125,7 +125,7 @@ class Rule:
         )
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Policy:
     """How often and when a device may be used; what is left out limits nothing.
@@ -175,7 +175,7 @@ class Policy:
                 raise bad(f"Policy.{name}", "true or false", getattr(self, name))
         self._check_amounts()
         self._check_times()
-        self._check_who()
+        self._check_scope()
         if not self.rules:
             raise InputError(f"Policy must be given at least one limit; got none. Limits are {', '.join(RULES)}.")
 
@@ -205,7 +205,7 @@ class Policy:
         if self.local_hours and not self.hours:
             raise bad("Policy.local_hours", "given with hours only", self.local_hours)
 
-    def _check_who(self) -> None:
+    def _check_scope(self) -> None:
         if self.per not in ("client", "owner", "tag"):
             raise bad("Policy.per", "'client', 'owner' or 'tag'", self.per)
         if isinstance(self.only, str) or not all(isinstance(word, str) and word for word in self.only):
@@ -222,12 +222,12 @@ class Policy:
             hours += " local"
         limits = {
             "separation": self.separation,
-            "participations": _written(self.participations),
-            "megabytes": _written(self.megabytes),
-            "lifetime": _written(self.lifetime),
+            "participations": _write_limit(self.participations),
+            "megabytes": _write_limit(self.megabytes),
+            "lifetime": _write_limit(self.lifetime),
             "hours": hours,
-            "examples": _written(self.examples),
-            "battery": _written(self.battery),
+            "examples": _write_limit(self.examples),
+            "battery": _write_limit(self.battery),
         }
         return tuple(self._rule(name, limits.get(name, "")) for name in RULES if limits.get(name) or self._is_on(name))
 
@@ -286,7 +286,7 @@ RULES = (
 )  # in the order in which they are looked at
 
 
-def _written(limit: float) -> str:
+def _write_limit(limit: float) -> str:
     """Write a limit as a key has it; empty where it is off."""
     if not limit:
         return ""
@@ -295,15 +295,15 @@ def _written(limit: float) -> str:
     return str(limit)
 
 
-def read_hours(who: str, text: object) -> tuple[int, int]:
+def read_hours(subject: str, text: object) -> tuple[int, int]:
     """Read "22-6": the hours from which and until which a device may begin."""
-    match = _matched(_HOURS, text)
+    match = _match_whole(_HOURS, text)
     if match is None or int(match["first"]) > 24 or int(match["last"]) > 24 or match["first"] == match["last"]:
-        raise bad(who, "two different hours of a day", text, 'Write "22-6": from 22:00 until 6:00.')
+        raise bad(subject, "two different hours of a day", text, 'Write "22-6": from 22:00 until 6:00.')
     return int(match["first"]) % 24, int(match["last"]) % 24
 
 
-def as_policies(who: str, value: object) -> tuple[Policy, ...]:
+def as_policies(subject: str, value: object) -> tuple[Policy, ...]:
     """Return the policies that an option gives: none, one, or several, which hold together."""
     if value is None:
         return ()
@@ -313,16 +313,16 @@ def as_policies(who: str, value: object) -> tuple[Policy, ...]:
         policies = tuple(value)
         if all(isinstance(policy, Policy) for policy in policies):
             return policies
-    raise bad(who, "a Policy or a list of them", value, 'Write Policy(participations=2, window="1 day").')
+    raise bad(subject, "a Policy or a list of them", value, 'Write Policy(participations=2, window="1 day").')
 
 
-def reason(key: str) -> str:
-    """Say in words why a rule left a client out; ``key`` is that of a record or an audit log."""
+def explain_exclusion(key: str) -> str:
+    """Say in words why the rule with this key, of a record or an audit log, left a client out."""
     rule = Rule.parse(key)
     if rule is None:
         return key
     if rule.per != "client":
-        return f"its {rule.per} has no place left under the limit {_limit(rule)}"
+        return f"its {rule.per} has no place left under the limit {_describe_limit(rule)}"
     match rule.name:
         case "separation":
             return f"chosen less than {rule.limit} before"
@@ -343,8 +343,8 @@ def reason(key: str) -> str:
     return f"not {rule.name}"
 
 
-def _limit(rule: Rule) -> str:
-    """Say a limit on what was done before in words."""
+def _describe_limit(rule: Rule) -> str:
+    """Say in words what a rule limits that counts what was done before."""
     if rule.name == "separation":
         return f"of {rule.limit} between two participations"
     if rule.name == "participations":

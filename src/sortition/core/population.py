@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_array, as_ids, frozen
+from sortition.core.arrays import Array, Ids, as_array, as_ids, as_read_only
 from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 
 FACTS = ("sizes", "label_counts", "features", "groups")
@@ -21,7 +21,7 @@ TAKEN = ("n_clients", "known", "knows", "facts", "disclose")  # what a populatio
 FARTHEST = 1e100  # a coordinate of a given vector: distances and their squares stay finite
 
 
-def _rows(shape: tuple[int, ...]) -> str:
+def _describe_rows(shape: tuple[int, ...]) -> str:
     """Say in words what rows of a shape are."""
     if len(shape) == 1:
         return f"rows of {shape[0]} numbers"
@@ -35,7 +35,7 @@ def _checked_count(n_clients: object) -> int:
     return int(n_clients)
 
 
-def _rows_of_first(facts: Mapping[str, Array]) -> int:
+def _count_rows(facts: Mapping[str, Array]) -> int:
     """Return how many rows the first fact has; 0 where there is none."""
     for rows in facts.values():
         if rows.ndim:
@@ -74,19 +74,19 @@ class Population:
         arguments = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups, **own}
         facts = {name: as_array(f"Population.{name}", value) for name, value in arguments.items() if value is not None}
         if n_clients is None:
-            n_clients = _rows_of_first(facts)
+            n_clients = _count_rows(facts)
         self.n_clients = _checked_count(n_clients)
         self._known: Ids | None = None
         rows: slice | Ids = slice(None)
         if known is not None:
-            known_ids = frozen(as_ids("Population.known", known, ordered=True).copy())
+            known_ids = as_read_only(as_ids("Population.known", known, ordered=True).copy())
             if known_ids.size and known_ids[-1] >= self.n_clients:
                 raise bad("Population.known", f"ids below {self.n_clients}", int(known_ids[-1]))
             self._known = known_ids
             rows = known_ids
         for name, value in facts.items():
             check_fact(name, value, self.n_clients, rows)
-        self._facts = {name: frozen(value.copy()) for name, value in facts.items()}  # the caller keeps his own
+        self._facts = {name: as_read_only(value.copy()) for name, value in facts.items()}  # the caller keeps his own
         self._method_name: str | None = None
 
     def check_successor_of(self, earlier: Population) -> None:
@@ -99,7 +99,9 @@ class Population:
             earlier_shape = earlier_rows.shape[1:]
             shape = self._facts[name].shape[1:]
             if shape != earlier_shape:
-                raise bad(f"join(population).{name}", f"{_rows(earlier_shape)}, as before", _rows(shape))
+                raise bad(
+                    f"join(population).{name}", f"{_describe_rows(earlier_shape)}, as before", _describe_rows(shape)
+                )
 
     def _read(self, name: str) -> Array:
         if self._method_name is not None and name not in self._facts:
@@ -109,7 +111,7 @@ class Population:
         return self._facts[name]
 
     def __getattr__(self, name: str) -> Array:
-        """A fact of one's own, by its name."""
+        """Return a fact of one's own, by its name."""
         if name.startswith("_"):
             raise AttributeError(name)
         return self._read(name)
@@ -159,31 +161,31 @@ class Population:
         view.n_clients = self.n_clients
         view._known = self._known
         view._method_name = method_name
-        view._facts = {name: frozen((shown or {}).get(name, self._read(name))) for name in names}
+        view._facts = {name: as_read_only((shown or {}).get(name, self._read(name))) for name in names}
         return view
 
 
 # -- what makes a fact sound -------------------------------------------------------------------------------------------
 
 
-def check_names(names: Iterable[str], who: str) -> None:
+def check_names(names: Iterable[str], subject: str) -> None:
     """Refuse the name of a fact that is a known one misspelt, or no name; any other is a fact of one's own."""
     for name in names:
         if name in FACTS:
             continue
         is_misspelt = bool(difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE))
         if is_misspelt or not name.isidentifier() or name.startswith("_") or name in TAKEN:
-            raise unknown("population fact", name, FACTS, who)
+            raise unknown("population fact", name, FACTS, subject)
 
 
-def check_row(name: str, row: npt.ArrayLike, who: str) -> None:
+def check_row(name: str, row: npt.ArrayLike, subject: str) -> None:
     """Refuse a fact that one client gives of itself where a population could not hold it."""
-    check_fact(name, as_array(f"{who}.{name}", row)[None], 1, who=who)
+    check_fact(name, as_array(f"{subject}.{name}", row)[None], 1, subject=subject)
 
 
-def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None), who: str = "Population") -> None:
+def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None), subject: str = "Population") -> None:
     """Refuse a fact of ``n`` clients that has another shape, or whose ``rows`` cannot be true."""
-    fact = f"{who}.{name}"
+    fact = f"{subject}.{name}"
     _check_form(name, value, n, fact)
     checked = value[rows]
     if value.dtype.kind == "f" and not np.isfinite(checked).all():
@@ -193,7 +195,9 @@ def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None),
     if name in ("sizes", "label_counts"):
         if checked.min() < 0:
             raise bad(fact, "≥ 0", checked.min().item())
-        _check_amount(fact, amounts=totals(checked), limit=LARGEST, rows=rows, rule="at most 2**53 examples a client")
+        _check_amount(
+            fact, amounts=total_examples(checked), limit=LARGEST, rows=rows, rule="at most 2**53 examples a client"
+        )
     if name == "features":
         largest = np.abs(checked).max(axis=1)
         _check_amount(fact, amounts=largest, limit=FARTHEST, rows=rows, rule=f"within ±{FARTHEST:g}")
@@ -217,7 +221,7 @@ def _check_form(name: str, value: Array, n: int, fact: str) -> None:
         raise bad(fact, "numbers", f"dtype {value.dtype}")
 
 
-def totals(rows: Array) -> Array:
+def total_examples(rows: Array) -> Array:
     """Return (n,) examples per client, of sizes (n,) or label counts (n, C); infinite where they overflow."""
     if rows.ndim == 1:
         return rows

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, as_read_only
 from sortition.core.cohort import NOBODY, Cohort, Round
 from sortition.core.errors import UndeclaredError, bad
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 from sortition.core.signals import Signal
 
-NEVER: Floats = frozen(np.empty(0))
+NEVER: Floats = as_read_only(np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Measure:
     def __post_init__(self) -> None:
         if not isinstance(self.signal, Signal):
             raise bad("Measure.signal", "a Signal", self.signal)
-        object.__setattr__(self, "ids", frozen(as_ids("Measure.ids", self.ids)))
+        object.__setattr__(self, "ids", as_read_only(as_ids("Measure.ids", self.ids)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,15 +61,15 @@ class Reading:
             values = values.reshape(0, *values.shape[1:])
         if values.ndim < 1 or len(values) != ids.size:
             raise bad("Reading.values", f"one row per id, {ids.size} in all", f"shape {values.shape}")
-        object.__setattr__(self, "ids", frozen(ids))
-        object.__setattr__(self, "values", frozen(values))
+        object.__setattr__(self, "ids", as_read_only(ids))
+        object.__setattr__(self, "values", as_read_only(values))
 
     def __len__(self) -> int:
         return int(self.ids.size)
 
     def largest(self, k: int, rng: np.random.Generator | None = None) -> Ids:
         """Return the ids of the k largest values, largest first; ties go to the lowest id, or at random by ``rng``."""
-        return top(self.ids, self.values, k, rng)
+        return take_largest(self.ids, self.values, k, rng)
 
     def restrict(self, ids: npt.ArrayLike) -> Reading:
         """Return the rows of these ids alone, in this reading's order; those who did not answer are left out."""

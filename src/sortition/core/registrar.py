@@ -19,23 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core import saved_state
-from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among, unchanging
-from sortition.core.cohort import NOBODY, Cohort, Round, restricted
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, as_immutable, as_read_only, find_outside
+from sortition.core.cohort import NOBODY, Cohort, Round, replace_available
 from sortition.core.errors import bad
 from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.row_dimensions import Dimensions
-from sortition.core.guards.row_screening import Shape, is_compared
+from sortition.core.guards.row_screening import Shape, has_scale
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
 from sortition.core.in_flight import Arrived, Dispatched, Flights, Normalise, Received
-from sortition.core.intake import Intake, UpdateVerdict, with_ids
+from sortition.core.intake import Intake, UpdateVerdict, attach_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
 from sortition.core.population import Population
 from sortition.core.questions import NEVER, Feedback, Reading
 from sortition.core.saved_state import LastSelection
-from sortition.core.selector import AnySelector, Needs, Selector, resolved_for
+from sortition.core.selector import AnySelector, Needs, Selector, resolve_for
 from sortition.core.signals import ModelSize
 from sortition.core.state import State
 from sortition.core.storage import snapshot
@@ -114,7 +114,7 @@ class Registrar:
         self.horizon = horizon
         self.seed = seed
         self.observer = observer
-        self.selector = resolved_for(selector, population)
+        self.selector = resolve_for(selector, population)
         self.needs = self.selector.needs  # what the method, as it was resolved, reads, asks and wants reported
         self.method_name = type(selector).__name__
         check_weighing(guards, self.needs.reads, self.method_name)
@@ -133,7 +133,7 @@ class Registrar:
         self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
         self._unresolved = selector
         self._model = model
-        self._view = self._disclosed(population, self.eligibility)
+        self._view = self._disclose(population, self.eligibility)
         self._open_turn: Turn | None = None
         self._latest_turn: Turn | None = None  # the turn that was dispatched last, before the step
         self._last_selection = LastSelection(available=NOBODY, budget=1)
@@ -141,7 +141,7 @@ class Registrar:
         self._selection = object()  # by which a turn is recognised as one of this registrar
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what a copy or a pickle holds: like a snapshot, what was before an open turn, without observers."""
+        """Return what a copy or a pickle holds: as in a snapshot, neither an open turn nor observers."""
         attributes = self.__dict__.copy()
         for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer", "needs"):
             del attributes[name]
@@ -164,11 +164,11 @@ class Registrar:
         return Dimensions((*self.needs.questions, *self.needs.reports), model, n_clients)
 
     def _remembered_signals(self) -> list[str]:
-        """Name the signals of which the guards may remember the norms of clients' rows."""
+        """List the signals whose rows have norms that the guards may remember."""
         signals = (*self.needs.questions, *self.needs.reports)
-        return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
+        return list(dict.fromkeys(signal.name for signal in signals if has_scale(signal)))
 
-    def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
+    def _disclose(self, population: Population, eligibility: Eligibility) -> Population:
         """Return what the selector sees of a population."""
         return population.disclose(self.needs.reads, self.method_name, eligibility.shown)
 
@@ -207,7 +207,7 @@ class Registrar:
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
-            ids = unchanging(as_ids("available", available, ordered=True))
+            ids = as_immutable(as_ids("available", available, ordered=True))
             busy = self.flights.ids
             if in_flight is not None:
                 busy = as_ids("in_flight", in_flight, ordered=True)
@@ -226,15 +226,15 @@ class Registrar:
             population=self._view,
             rng=stream(self.seed, "selection", self.index),
             version=self.version,
-            in_flight=frozen(moment.in_flight),
+            in_flight=as_read_only(moment.in_flight),
             clock=moment.clock,
             deadline=moment.deadline,
         )
-        eligible = _without(ids, excluded)
+        eligible = _leave_out(ids, excluded)
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
         round: Round | None = None
         if admitted.ids.size:
-            round = restricted(choice, admitted.ids)
+            round = replace_available(choice, admitted.ids)
         self._abandon()
         context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)
@@ -256,13 +256,13 @@ class Registrar:
 
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
         """Refuse clients that are at work, or whose work ended since the last step."""
-        at_work = _common(ids, self.flights.ids)
+        at_work = _intersect(ids, self.flights.ids)
         if not at_work.size:
-            at_work = _common(ids, self.flights.not_in_flight(busy))
+            at_work = _intersect(ids, self.flights.not_in_flight(busy))
         if at_work.size:
             hint = "End its work first: finish(turn), receive(ids) or give_up(ids, reason)."
             raise bad("available", "idle clients", f"client {int(at_work[0])}, who is in flight", hint)
-        waiting = _common(ids, self.flights.ended_ids)
+        waiting = _intersect(ids, self.flights.ended_ids)
         if waiting.size:
             client = f"client {int(waiting[0])}, whose work ended since the last step"
             raise bad("available", "clients that can have one place a step", client, "It can be chosen after the step.")
@@ -282,9 +282,9 @@ class Registrar:
             kept_out=admitted.kept_out,
             just_come=admitted.just_come,
             scale=self._scale,
-            shortest=self._shortest,
+            shortest=self._shortest_norm,
             capped=self.eligibility.capped,
-            reweighted=self.eligibility.reweighted,
+            reweigh=self.eligibility.reweigh,
             observer=self.observer,
             version=self.version,
             moment=moment,
@@ -293,13 +293,13 @@ class Registrar:
         )
 
     def _scale(self, name: str) -> float | None:
-        """Return the usual norm of a signal's rows, as remembered now; None where that is not known."""
+        """Return the usual norm of a signal's rows at this version; None where it is not known."""
         scales = self.eligibility.scales
         if scales is None:
             return None
         return scales.scale(name, self.version)
 
-    def _shortest(self, norms: Floats) -> float:
+    def _shortest_norm(self, norms: Floats) -> float:
         """Return the norm to which updates of these norms are shortened while there is no scale."""
         scales = self.eligibility.scales
         if scales is None:
@@ -339,7 +339,7 @@ class Registrar:
         """Return what the registrar becomes when this cohort is sent to work; nothing is changed yet."""
         state = turn.state
         state.grow(self.population.n_clients)  # clients may have joined since it began
-        selection = Dispatched.begun(
+        selection = Dispatched.start(
             index=turn.index, version=turn.version, cohort=cohort, since=turn.clock, skipped=turn.skipped
         )
         online = turn.available
@@ -347,7 +347,7 @@ class Registrar:
             online = np.insert(online, np.searchsorted(online, turn.in_flight), turn.in_flight)
         intake = turn.intake
         if self.intake is not None:
-            intake = self.intake.joined_by(turn.intake)
+            intake = self.intake.merge(turn.intake)
         chosen = cohort.ids
         if self.chosen.size:
             chosen = np.concatenate([self.chosen, cohort.ids])
@@ -404,23 +404,23 @@ class Registrar:
 
     def staleness(self, ids: npt.ArrayLike) -> Ids:
         """Return how many versions were made since each of these clients in flight was sent to work."""
-        return self.flights.staleness(self._ids_in_flight("staleness(ids)", ids), self.version)
+        return self.flights.staleness(self._check_in_flight("staleness(ids)", ids), self.version)
 
-    def _ids_in_flight(self, who: str, ids: npt.ArrayLike) -> Ids:
+    def _check_in_flight(self, subject: str, ids: npt.ArrayLike) -> Ids:
         """Return the ids, in their order; refuse a client that is not in flight."""
-        clients = as_ids(who, ids)
+        clients = as_ids(subject, ids)
         outside = self.flights.not_in_flight(clients)
         if outside.size:
-            raise bad(who, "clients in flight", f"client {int(outside[0])}, who is not")
+            raise bad(subject, "clients in flight", f"client {int(outside[0])}, who is not")
         return clients
 
     def give_up(self, ids: npt.ArrayLike, reason: str) -> None:
         """End the work of clients in flight without an update: it failed, came too late, or nobody waits for it."""
         with self._thread.inside():
-            clients = self._ids_in_flight("give_up(ids)", ids)
+            clients = self._check_in_flight("give_up(ids)", ids)
             if not clients.size:
                 return
-            changes = _Changes(flights=self.flights.given_up(clients), events=self.events + 1)
+            changes = _Changes(flights=self.flights.after_giving_up(clients), events=self.events + 1)
             if self.observer is not None:
                 self.observer.gave_up(clients, reason)
             self._apply(changes)
@@ -451,24 +451,24 @@ class Registrar:
             if self._open_turn is not None:
                 hint = "Dispatch or abandon the open turn first."
                 raise bad("receive", "called while no selection is open", f"selection {self._open_turn.index}", hint)
-            arrived_ids = self._ids_in_flight("receive(ids)", ids)
+            arrived_ids = self._check_in_flight("receive(ids)", ids)
             blamed = dict(blamed or {})
             blamed_ids = NOBODY
             if blamed:
-                blamed_ids = self._ids_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
+                blamed_ids = self._check_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
             rows_by_signal = _as_reports("receive(reports)", reports)
-            reports_by_id = {name: with_ids(name, rows, arrived_ids) for name, rows in rows_by_signal.items()}
+            reports_by_id = {name: attach_ids(name, rows, arrived_ids) for name, rows in rows_by_signal.items()}
             arrivals = Arrived(
                 ids=arrived_ids,
                 reports=reports_by_id,
-                discounts=_numbers("receive(discounts)", discounts, arrived_ids.size),
-                durations=_numbers("receive(durations)", durations, arrived_ids.size),
+                discounts=_as_amounts("receive(discounts)", discounts, arrived_ids.size),
+                durations=_as_amounts("receive(durations)", durations, arrived_ids.size),
                 blamed=blamed,
             )
             intake = self._current_intake().copy()
             intake.blamed |= blamed
             intake.excused |= set(excused)
-            step, changes = self._step(arrivals, intake, self.flights.given_up(blamed_ids), normalise)
+            step, changes = self._step(arrivals, intake, self.flights.after_giving_up(blamed_ids), normalise)
             if self.observer is not None:
                 self.observer.stepped(step, reports_by_id)
             changes["events"] = self.events + 1
@@ -479,7 +479,7 @@ class Registrar:
         self, arrivals: Arrived, intake: Intake, flights: Flights, normalise: Normalise
     ) -> tuple[Received, _Changes]:
         """Make a step of work in flight, and prepare what changes with it."""
-        completed = flights.in_order(arrivals.ids)
+        completed = flights.sort_by_selection(arrivals.ids)
         order = np.argsort(arrivals.ids)[np.searchsorted(np.sort(arrivals.ids), completed)]
         discounts = None
         if arrivals.discounts is not None:
@@ -487,9 +487,9 @@ class Registrar:
         durations = np.full(completed.size, np.nan)
         if arrivals.durations is not None:
             durations = arrivals.durations[order]
-        readings = intake.reports(completed, arrivals.reports)
+        readings = intake.screen_reports(completed, arrivals.reports)
         weighed = flights.weigh(completed, discounts, normalise)
-        usable, readings = self._enough_completed(intake, completed, readings, weighed.cohort)
+        usable, readings = self._apply_minimum(intake, completed, readings, weighed.cohort)
         step = Received(
             version=self.version,
             ids=usable,
@@ -520,13 +520,13 @@ class Registrar:
             )
             self.selector.observe(state, feedback)
         changes = self._changes_of_step(state, intake, usable, online=self.online, chosen=self.chosen)
-        changes["flights"] = flights.stepped(completed)
+        changes["flights"] = flights.after_step(completed)
         return step, changes
 
-    def _enough_completed(
+    def _apply_minimum(
         self, intake: Intake, completed: Ids, readings: dict[str, Reading], cohort: Cohort
     ) -> tuple[Ids, dict[str, Reading]]:
-        """Return whose updates and which reports are used: none where fewer than the minimum completed."""
+        """Return whose updates and which reports are used: none if fewer clients completed than the guards' minimum."""
         if completed.size >= min(self.guards.minimum, cohort.ids.size):
             return completed, readings
         intake.guarded["too_few_completed"] = int(completed.size)
@@ -537,19 +537,19 @@ class Registrar:
         return type(self.selector).observe is not Selector.observe
 
     def _current_intake(self) -> Intake:
-        """Return what came since the last step."""
+        """Return what clients sent since the last step."""
         if self.intake is None:
             return self.fresh_intake()
         return self.intake
 
     def fresh_intake(self) -> Intake:
-        """Return the intake before anything has come."""
+        """Return an empty intake."""
         return Intake(
             selector=self.selector,
             guards=self.guards,
             shapes=self.dimensions.in_force(self.shapes),
             scale=self._scale,
-            shortest=self._shortest,
+            shortest=self._shortest_norm,
             largest_dimension=self.dimensions.largest_dimension,
         )
 
@@ -576,14 +576,14 @@ class Registrar:
         dimensions = self.dimensions
         overturned: dict[str, int] = {}
         if intake.votes:
-            dimensions = dimensions.grown(self.population.n_clients)  # a copy: the old one stays as it is
+            dimensions = dimensions.copy_for(self.population.n_clients)  # a copy: the old one stays as it is
             overturned = dimensions.vote(intake.votes, shapes)
         elif dimensions.votes:
             overturned = dimensions.vote((), shapes)
         strikes = intake.strikes(overturned)
         eligibility = self.eligibility
         if strikes or eligibility.remembers_rounds:
-            eligibility = eligibility.copied()
+            eligibility = eligibility.copy()
             eligibility.record(online, chosen, usable)
             eligibility.remember(intake.scale_votes(), self.version)
             eligibility.blame(strikes, self.version)
@@ -633,13 +633,13 @@ class Registrar:
             completed = turn.cohort.ids
             if ids is not None:
                 completed = as_ids("finish(ids)", ids)
-            outside = not_among(completed, np.sort(turn.cohort.ids))
+            outside = find_outside(completed, np.sort(turn.cohort.ids))
             if outside.size:
                 raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
             if any(selection.index != turn.index for selection in self.flights.selections):
                 hint = "Use receive(ids) where selections overlap."
                 raise bad("finish(turn)", "called when no other cohort is in flight", "work of another selection", hint)
-            seconds = _numbers("finish(durations)", durations, completed.size)
+            seconds = _as_amounts("finish(durations)", durations, completed.size)
             rows_by_signal = _as_reports("finish(reports)", reports)
             return self._finish(turn, turn.cohort, completed, rows_by_signal, durations=seconds)
 
@@ -677,8 +677,8 @@ class Registrar:
     ) -> tuple[Ids, _Changes]:
         """Make the step of a round whose whole cohort ends with it: whose updates are used, and what changes."""
         intake = turn.intake
-        readings = intake.reports(completed, reports)
-        usable, readings = self._enough_completed(intake, completed, readings, cohort)
+        readings = intake.screen_reports(completed, reports)
+        usable, readings = self._apply_minimum(intake, completed, readings, cohort)
         state = self.state
         if turn is self._open_turn:
             state = turn.state
@@ -730,11 +730,11 @@ class Registrar:
 
     def _join(self, population: Population) -> None:
         population.check_successor_of(self.population)
-        eligibility = self.eligibility.grown(population)
-        view = self._disclosed(population, eligibility)
+        eligibility = self.eligibility.copy_for(population)
+        view = self._disclose(population, eligibility)
         state = self.state.copy()
         state.grow(population.n_clients)
-        dimensions = self.dimensions.grown(population.n_clients)
+        dimensions = self.dimensions.copy_for(population.n_clients)
         self._apply(
             _Changes(population=population, _view=view, eligibility=eligibility, state=state, dimensions=dimensions)
         )
@@ -771,9 +771,12 @@ class Registrar:
         return {"optional": [name for name in optional_facts if name in self.needs.reads]}
 
     def restore(self, arrays: Mapping[str, Array], header: StoredTable) -> Self:
-        """Take over what :meth:`export` gave; refuse another selection. Another model acts as :meth:`resize`."""
+        """Take over what :meth:`export` returned; refuse that of another selection.
+
+        A model of another size than the saved one's acts as :meth:`resize`.
+        """
         with self._thread.inside():
-            twin = self._resolved_as(saved_state.optional(header, self._unresolved.needs))
+            twin = self._twin_with_facts(saved_state.read_optional_facts(header, self._unresolved.needs))
             restored = saved_state.parse(arrays, header, twin)  # what follows cannot be refused
             self._abandon()
             self._apply(
@@ -800,12 +803,12 @@ class Registrar:
             self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
         return self
 
-    def _resolved_as(self, facts: list[str] | None) -> Registrar:
-        """Return a registrar that uses the optional facts of a saved selection, whatever else is known by now."""
+    def _twin_with_facts(self, facts: list[str] | None) -> Registrar:
+        """Return a registrar whose method uses these optional facts, as a saved selection did; itself if it does."""
         if facts is None or facts == self.options().get("optional"):
             return self
         return Registrar(
-            self._unresolved.resolved(facts),
+            self._unresolved.resolve(facts),
             self.population,
             horizon=self.horizon,
             seed=self.seed,
@@ -814,7 +817,7 @@ class Registrar:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write a snapshot, atomically; of an open turn, what was before it."""
+        """Write a snapshot atomically; an open turn is left out, as if it had not begun."""
         arrays, header = self.export()
         snapshot.save(path, arrays, header)
 
@@ -831,7 +834,7 @@ class Registrar:
     ) -> Registrar:
         """Go on from a snapshot; horizon and guards default to its own, another model acts as :meth:`resize`."""
         arrays, header = snapshot.load(path)
-        saved = saved_state.settings(header, path)
+        saved = saved_state.read_settings(header, path)
         if horizon is None:
             horizon = saved.horizon
         if guards is None:
@@ -840,19 +843,19 @@ class Registrar:
         return registrar.restore(arrays, header)
 
 
-def _without(available: Ids, excluded: Mapping[str, Ids]) -> Ids:
+def _leave_out(available: Ids, excluded: Mapping[str, Ids]) -> Ids:
     """Return the available clients without those that a policy leaves out."""
     if not excluded:
         return available
     left_out = np.concatenate(list(excluded.values()))
-    outside = not_among(left_out, available)
+    outside = find_outside(left_out, available)
     if outside.size:
         raise bad("begin(excluded)", "clients that are available", f"client {int(outside[0])}")
     return available[np.isin(available, left_out, invert=True)]
 
 
-def _common(ids: Ids, others: Ids) -> Ids:
-    """Return those of the second sorted array that are in the first."""
+def _intersect(ids: Ids, others: Ids) -> Ids:
+    """Return the ids that are in both sorted arrays."""
     if not (ids.size and others.size):
         return others[:0]
     position = np.minimum(np.searchsorted(ids, others), ids.size - 1)
@@ -860,20 +863,20 @@ def _common(ids: Ids, others: Ids) -> Ids:
     return common
 
 
-def _as_reports(who: str, reports: Reports | None) -> Reports:
-    """Return the reports, none where nothing is given; refuse what is no mapping."""
+def _as_reports(subject: str, reports: Reports | None) -> Reports:
+    """Return the reports, an empty mapping where none are given; refuse what is no mapping."""
     if reports is None:
         return {}
     if not isinstance(reports, Mapping):
-        raise bad(who, "a mapping from a signal's name to its rows", reports)
+        raise bad(subject, "a mapping from a signal's name to its rows", reports)
     return reports
 
 
-def _numbers(who: str, values: npt.ArrayLike | None, count: int) -> Floats | None:
-    """Return one number ≥ 0, or NaN for an unknown one, per client; None where none are given."""
+def _as_amounts(subject: str, values: npt.ArrayLike | None, count: int) -> Floats | None:
+    """Return discounts or durations, one number ≥ 0 (or NaN) per client; None where none are given."""
     if values is None:
         return None
-    numbers = as_array(who, values)
+    numbers = as_array(subject, values)
     if numbers.shape != (count,) or numbers.dtype.kind not in "fiu" or (numbers < 0).any():
-        raise bad(who, f"one number ≥ 0 per id, {count} in all", numbers)
+        raise bad(subject, f"one number ≥ 0 per id, {count} in all", numbers)
     return np.asarray(numbers, np.float64)

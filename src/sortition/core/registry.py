@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sortition.core.errors import unknown
-from sortition.core.validation import translated
+from sortition.core.validation import translate_error
 
 
 class Rule(BaseModel):
@@ -66,4 +66,4 @@ class Family(Generic[R]):
         try:
             return rule(**parameters)
         except ValidationError as error:
-            raise translated(error, f"{self.what} {name}", rule.model_fields) from None
+            raise translate_error(error, f"{self.what} {name}", rule.model_fields) from None

@@ -9,14 +9,14 @@ from sortition.core.errors import bad
 from sortition.core.ties import rounded
 
 
-def uniformly(ids: Ids, k: int, rng: np.random.Generator) -> Ids:
+def draw_uniformly(ids: Ids, k: int, rng: np.random.Generator) -> Ids:
     """Draw k distinct ids, each set equally likely; return all of them if there are no more."""
     if k >= ids.size:
         return ids.copy()
     return ids[rng.choice(ids.size, size=max(k, 0), replace=False, shuffle=False)]
 
 
-def weighted(ids: Ids, weights: Array, k: int, rng: np.random.Generator) -> Ids:
+def draw_weighted(ids: Ids, weights: Array, k: int, rng: np.random.Generator) -> Ids:
     """Draw k distinct ids one after the other in proportion to ``weights`` (aligned with ids).
 
     Exponential keys (Efraimidis and Spirakis 2006): the k smallest E_i / weight_i, which is the same law in one pass.
@@ -32,12 +32,12 @@ def weighted(ids: Ids, weights: Array, k: int, rng: np.random.Generator) -> Ids:
     is_zero = weights <= 0
     if int(ids.size - is_zero.sum()) < k:
         positive = ids[~is_zero]
-        return np.concatenate([positive, uniformly(ids[is_zero], k - positive.size, rng)])
+        return np.concatenate([positive, draw_uniformly(ids[is_zero], k - positive.size, rng)])
     chosen = np.argpartition(keys, k - 1)[:k]
     return ids[chosen[np.argsort(keys[chosen], kind="stable")]]
 
 
-def with_replacement(ids: Ids, weights: Array, k: int, rng: np.random.Generator) -> Ids:
+def draw_with_replacement(ids: Ids, weights: Array, k: int, rng: np.random.Generator) -> Ids:
     """Draw k ids independently in proportion to ``weights``; uniformly where all are zero."""
     weights = _checked_weights(ids, weights)
     if ids.size == 0:
@@ -50,22 +50,22 @@ def with_replacement(ids: Ids, weights: Array, k: int, rng: np.random.Generator)
     return draws
 
 
-def top(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None) -> Ids:
+def take_largest(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None) -> Ids:
     """Return the ids of the k largest values, largest first; ties go to the lowest id, or at random by ``rng``."""
     if values.ndim != 1 or values.shape != ids.shape:
         raise bad("top.values", f"one number per id, shape {ids.shape}", f"shape {values.shape}")
     values = rounded(values)
-    positions = _leading_positions(ids, values, k, rng)
+    positions = _largest_positions(ids, values, k, rng)
     tie_order = ids[positions] if rng is None else rng.permutation(positions.size)
     return ids[positions[np.lexsort((tie_order, -values[positions]))]]
 
 
-def leading(ids: Ids, values: Array, k: int) -> Ids:
-    """Return the ids of the k largest values in no order, ties to the lowest id: :func:`top` without the sorting."""
-    return ids[_leading_positions(ids, rounded(values), k, None)]
+def take_largest_unsorted(ids: Ids, values: Array, k: int) -> Ids:
+    """Return the ids of the k largest values in no order; ties go to the lowest id."""
+    return ids[_largest_positions(ids, rounded(values), k, None)]
 
 
-def _leading_positions(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Ids:
+def _largest_positions(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Ids:
     """Return the positions of the k largest values in no order."""
     k = min(max(k, 0), ids.size)
     if k in (0, ids.size):

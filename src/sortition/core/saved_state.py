@@ -25,7 +25,7 @@ from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import whole_number
-from sortition.core.storage.snapshot import StoredTable, part, prefixed
+from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 
 if TYPE_CHECKING:
     from sortition.core.registrar import Registrar
@@ -83,7 +83,7 @@ class Settings(NamedTuple):
 
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
     """Return everything that the next round depends on, as named arrays and a JSON-able header."""
-    arrays = prefixed("state.", registrar.state.arrays())
+    arrays = add_prefix("state.", registrar.state.arrays())
     memory = registrar.eligibility.export() | registrar.dimensions.export()
     arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
     header: dict[str, object] = {
@@ -135,24 +135,24 @@ def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar
     """Read what ``Registrar.export`` gave, for a registrar that takes over; refuse that of another selection."""
     try:
         _, current_header = export(registrar)
-        changes = snapshot.difference(_identity(header), _identity(current_header))
+        changes = snapshot.describe_difference(_identity(header), _identity(current_header))
         if changes:
             raise StorageError(f"Snapshot is of another selection: {changes}.")
-        return _parsed(arrays, header, registrar)
+        return _parse(arrays, header, registrar)
     except InputError as error:
         raise StorageError(f"Snapshot is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
 
 
-def _parsed(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
+def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
     n_clients = registrar.population.n_clients
-    shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
+    shapes = {name: _as_shape(stored) for name, stored in header["shapes"].items()}
     index = whole_number(header["index"], "index", most=LARGEST)
-    state = _state(arrays, type(registrar.state), n_clients)
+    state = _read_memory(arrays, type(registrar.state), n_clients)
     eligibility = copy.copy(registrar.eligibility)
     eligibility.restore(
-        arrays, strikes=_counts(arrays["quarantined"], n_clients), until=_counts(arrays["until"], n_clients)
+        arrays, strikes=_pad_counts(arrays["quarantined"], n_clients), until=_pad_counts(arrays["until"], n_clients)
     )
     restored = Restored(
         state=state,
@@ -183,16 +183,16 @@ def _parsed(arrays: Mapping[str, Array], header: StoredTable, registrar: Registr
         events=whole_number(under_way["events"], "events", most=LARGEST),
         flights=Flights.restored(arrays, under_way["flights"], n_clients),
         intake=intake,
-        chosen=_known_ids("chosen", arrays, n_clients),
-        online=_known_ids("online", arrays, n_clients),
+        chosen=_read_ids("chosen", arrays, n_clients),
+        online=_read_ids("online", arrays, n_clients),
         last_selection=LastSelection(
-            available=_known_ids("last_available", arrays, n_clients),
+            available=_read_ids("last_available", arrays, n_clients),
             budget=whole_number(under_way["budget"], "budget", 1),
         ),
     )
 
 
-def _known_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:
+def _read_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:
     """Read ids of clients that are there."""
     ids = as_ids(name, arrays[name])
     if ids.size and ids.max() >= n_clients:
@@ -200,7 +200,7 @@ def _known_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:
     return ids
 
 
-def settings(header: StoredTable, path: str | Path) -> Settings:
+def read_settings(header: StoredTable, path: str | Path) -> Settings:
     """Read seed, horizon and guards of a saved registrar."""
     try:
         seed = whole_number(header.get("seed"), "seed")
@@ -212,7 +212,7 @@ def settings(header: StoredTable, path: str | Path) -> Settings:
         raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
 
 
-def optional(header: StoredTable, needs: Needs) -> list[str] | None:
+def read_optional_facts(header: StoredTable, needs: Needs) -> list[str] | None:
     """Read the optional facts that a saved selection uses; None where it, or the method, has no options."""
     if not isinstance(header, Mapping):  # `parse` refuses it
         return None
@@ -230,20 +230,20 @@ def _identity(header: StoredTable) -> dict[str, object]:
     return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
 
 
-def _state(arrays: Mapping[str, Array], memory: type[State], n_clients: int) -> State:
+def _read_memory(arrays: Mapping[str, Array], memory: type[State], n_clients: int) -> State:
     """Read the method's memory, grown to the clients that have joined since."""
-    state = memory.restored(part(arrays, "state."))
+    state = memory.restored(take_part(arrays, "state."))
     if state.n_clients > n_clients:
         raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {n_clients}.")
     state.grow(n_clients)
     return state
 
 
-def _shape(stored: Iterable[object]) -> Shape:
+def _as_shape(stored: Iterable[object]) -> Shape:
     return tuple(whole_number(dimension, "a dimension", 1) for dimension in stored)
 
 
-def _counts(array: Array, n_clients: int) -> Ids:
+def _pad_counts(array: Array, n_clients: int) -> Ids:
     """Return (N,) numbers per client, zero for those who joined since."""
     if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
         raise ValueError(f"strikes or rounds of quarantine of shape {array.shape} and type {array.dtype}")

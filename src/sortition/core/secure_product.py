@@ -22,7 +22,7 @@ Ring = npt.NDArray[np.uint64]
 Log = Callable[[str, str, str], None]  # (from, to, what)
 
 
-def mask(dimension: int) -> Ring:
+def draw_mask(dimension: int) -> Ring:
     """Draw fresh uniform elements of the ring."""
     return np.frombuffer(secrets.token_bytes(8 * dimension), np.uint64).copy()
 
@@ -44,7 +44,7 @@ class Holder:
 
     def reply(self, masked: Ring) -> tuple[np.uint64, np.uint64]:
         """Step 5, client B: draw v2 and return u = Â·B + r_b − v2 with it."""
-        v2 = mask(1)
+        v2 = draw_mask(1)
         u = dot(masked, self._vector) + self._r - v2
         return u[0], v2[0]
 
@@ -61,9 +61,9 @@ def dot(a: Ring, b: Ring) -> Ring:
 
 def secure_product(alice: Holder, bob: Holder, dimension: int, log: Log = lambda *_: None) -> int:
     """Play the server's part of Algorithm 2 and return the product; ``log`` is called with every message."""
-    Ra = mask(dimension)  # step 1: r_a + r_b = R_a·R_b
-    Rb = mask(dimension)
-    ra = mask(1)
+    Ra = draw_mask(dimension)  # step 1: r_a + r_b = R_a·R_b
+    Rb = draw_mask(dimension)
+    ra = draw_mask(1)
     rb = dot(Ra, Rb) - ra
     log("server", "A", "R_a, r_a")  # step 2
     log("server", "B", "R_b, r_b")

@@ -20,7 +20,7 @@ from sortition.core.population import Population, check_names
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.signals import Signal
 from sortition.core.state import State
-from sortition.core.validation import translated
+from sortition.core.validation import translate_error
 
 S = TypeVar("S", bound=State)
 C = TypeVar("C", bound=type)
@@ -42,7 +42,7 @@ class Needs:
         may_report: signals that may be among its reports once it is resolved; they are part of its label, and nobody is
             kept out for them.
         horizon: whether it needs to know how many rounds there will be.
-        optional: facts that it uses where all known clients give them; see :meth:`Selector.resolved`.
+        optional: facts that it uses where all known clients give them; see :meth:`Selector.resolve`.
     """
 
     reads: tuple[str, ...] = ()
@@ -124,14 +124,14 @@ class Selector(ABC, Generic[S]):
 
     def __init__(self) -> None:
         """Refuse a class without the decorator, which gives every other one an ``__init__`` of its own."""
-        raise undecorated(type(self))
+        raise undecorated_error(type(self))
 
     @property
     def needs(self) -> Needs:
         """What it reads, asks and wants reported; nothing unless said."""
         return Needs()
 
-    def resolved(self, facts: Collection[str]) -> Selector[S]:
+    def resolve(self, facts: Collection[str]) -> Selector[S]:
         """Return the same method for a federation that gives these of its ``needs.optional``.
 
         The registrar resolves its selector once, before the first round; what was resolved stands in snapshots, records
@@ -163,7 +163,7 @@ class Selector(ABC, Generic[S]):
     def load(cls, **parameters: Any) -> AnySelector:
         """Make an instance with these parameters; an unknown name is refused, with the nearest known one."""
         if not is_dataclass(cls):
-            raise undecorated(cls)
+            raise undecorated_error(cls)
         known_names = [item.name for item in fields(cls)]
         for name in parameters:
             if name not in known_names:
@@ -178,27 +178,28 @@ class Selector(ABC, Generic[S]):
 AnySelector: TypeAlias = Selector[Any]  # a method, whatever its memory
 
 
-def resolved_for(selector: Selector[S], population: Population) -> Selector[S]:
-    """Return the selector for this population, whose facts are those that all known clients give."""
-    return selector.resolved([name for name in selector.needs.optional if name in population.facts])
+def resolve_for(selector: Selector[S], population: Population) -> Selector[S]:
+    """Return the method resolved by the optional facts that all known clients of a population give."""
+    return selector.resolve([name for name in selector.needs.optional if name in population.facts])
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def method(cls: C) -> C:
-    """Make a Selector class what it must be: a frozen dataclass whose parameters are validated in our grammar."""
-    _check_declared(cls)
+    """Turn a Selector class into a frozen dataclass that validates its parameters; errors have our messages."""
+    _check_declaration(cls)
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
     frozen_class = pydantic_dataclass(frozen=True, kw_only=True, config=config)(cls)
     initialise: Callable[..., None] = frozen_class.__init__
 
     @functools.wraps(initialise)
-    def initialise_in_our_words(self: object, *args: object, **parameters: object) -> None:
+    def initialise_with_our_errors(self: object, *args: object, **parameters: object) -> None:
         try:
             initialise(self, *args, **parameters)
         except ValidationError as error:
-            raise translated(error, cls.__name__, [item.name for item in fields(frozen_class)]) from None
+            names = [item.name for item in fields(frozen_class)]
+            raise translate_error(error, cls.__name__, known=names) from None
 
-    frozen_class.__init__ = initialise_in_our_words  # type: ignore[method-assign]
+    frozen_class.__init__ = initialise_with_our_errors  # type: ignore[method-assign]
     frozen_class.__setattr__ = _refuse_to_set  # type: ignore[method-assign]
     return cast(C, frozen_class)
 
@@ -209,15 +210,15 @@ def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:
     raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be set: a method is frozen. {hint}")
 
 
-def undecorated(cls: type) -> InputError:
+def undecorated_error(cls: type) -> InputError:
     """Make the error for a Selector class without :func:`method`."""
     return bad(
         cls.__name__, "decorated with @method", "a plain class", "Write @method above it: from sortition import method."
     )
 
 
-def _check_declared(cls: type) -> None:
-    """Refuse what is no Selector, a memory that cannot be kept, and needs that are no property."""
+def _check_declaration(cls: type) -> None:
+    """Refuse a class that is no Selector, has a memory that is no State, or needs that are no property."""
     if not (isinstance(cls, type) and issubclass(cls, Selector)):
         raise bad("@method", "above a class that derives from Selector", cls)
     _check_memory(cls)

@@ -168,7 +168,7 @@ def fold(vector: Array, dim: int, seed: int = 0) -> Array:
     return np.bincount(buckets, weights=vector * signs, minlength=dim)
 
 
-def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signal:
+def make_probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signal:
     """Make the signal of FedGS eq. 12: mean logits of the locally trained model on Gaussian noise of given moments.
 
     ``mean`` and ``scale`` have the shape of one input and come from a validation set of the server.
@@ -359,11 +359,11 @@ SIGNALS = (
     *RMS_LOSSES.values(),
     DURATION,
     RESOURCES,
-    probe(np.zeros(1), np.ones(1)),
+    make_probe(np.zeros(1), np.ones(1)),
 )
 
 
-def sketched(name: str) -> tuple[str, int | None, int]:
+def parse_sketch_name(name: str) -> tuple[str, int | None, int]:
     """Split a sketch's name into (signal, dim, seed); dim is None for any other signal."""
     match = _SKETCH.fullmatch(name)
     if match is None:
@@ -375,7 +375,7 @@ def find_signal(name: str, known: Mapping[str, Signal]) -> Signal | None:
     """Return the signal of this name among ``known``, or the sketch of one; None if there is none."""
     if name in known:
         return known[name]
-    vector, dim, seed = sketched(name)
+    vector, dim, seed = parse_sketch_name(name)
     if dim is None or vector not in known:
         return None
     return known[vector].sketch(dim, seed)

@@ -10,7 +10,7 @@ TOLERANCE = 1e-12
 PASSES = 20  # per member; a few in all are usual
 
 
-def simplex_fit(rows: Floats, target: Floats, anchor: Floats, weight: float) -> Floats:
+def fit_simplex(rows: Floats, target: Floats, anchor: Floats, weight: float) -> Floats:
     """Return argmin ‖rowsᵀa − target‖² + weight·‖a − anchor‖² over a ≥ 0, Σa = 1 (Lawson and Hanson's method).
 
     ``a`` is feasible throughout. Each pass minimises over the free members alone; where that leaves the simplex, ``a``
@@ -30,9 +30,9 @@ def simplex_fit(rows: Floats, target: Floats, anchor: Floats, weight: float) -> 
     free = np.ones(n, bool)
     for _ in range(PASSES * n):
         minimum = np.zeros_like(a)
-        minimum[free] = _on_plane(rows[free], pull[free], weight)
+        minimum[free] = _minimise_on_plane(rows[free], pull[free], weight)
         if minimum[free].min(initial=0.0) < 0:
-            a, free = _towards(a, minimum, free)
+            a, free = _move_towards(a, minimum, free)
             continue
         a = minimum
         slope = rows @ (rows.T @ a) + weight * a - pull
@@ -43,7 +43,7 @@ def simplex_fit(rows: Floats, target: Floats, anchor: Floats, weight: float) -> 
     return a
 
 
-def _on_plane(rows: Floats, pull: Floats, weight: float) -> Floats:
+def _minimise_on_plane(rows: Floats, pull: Floats, weight: float) -> Floats:
     """Return the minimum over Σa = 1 alone: H a = pull + ν with H = rows rowsᵀ + weight·I."""
     solved = _solve(rows, np.stack([pull, np.ones_like(pull)], axis=1), weight)
     unconstrained = solved[:, 0]
@@ -63,7 +63,7 @@ def _solve(rows: Floats, right: Floats, weight: float) -> Floats:
     return np.asarray((right - rows @ inner) / weight)
 
 
-def _towards(a: Floats, minimum: Floats, free: Array) -> tuple[Floats, Array]:
+def _move_towards(a: Floats, minimum: Floats, free: Array) -> tuple[Floats, Array]:
     """Go from ``a`` towards the minimum until the first free members reach 0; return the weights and who is free."""
     falling = free & (minimum < 0)
     reach = np.full(a.size, np.inf)

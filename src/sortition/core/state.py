@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.core.errors import StorageError, UndeclaredError, bad, closest
+from sortition.core.errors import StorageError, UndeclaredError, bad, suggest_name
 
 _AXES = "sortition_axes"
 _NUMBERS = "fiub"  # kinds of dtype that a snapshot holds
@@ -54,7 +54,7 @@ class State:
         declared = type(self).__dataclass_fields__
         if name not in declared:
             raise UndeclaredError(
-                f"{owner}.{name} cannot be set: {owner} declares {', '.join(declared)}.{closest(name, declared)} "
+                f"{owner}.{name} cannot be set: {owner} declares {', '.join(declared)}.{suggest_name(name, declared)} "
                 f"A round keeps declared fields alone. Declare it in the memory, a @dataclass: {name}: np.ndarray = "
                 f"per_client() for one value a client, {name}: float = shared(0.0) for one in all."
             )
@@ -113,10 +113,10 @@ class State:
             if stored is None:
                 if first_value is None:
                     continue
-                raise _misfitting(cls, f"field {item.name!r} is missing.")
-            fault = _fault(stored, first_value, item.metadata.get(_AXES, 0), state.n_clients)
+                raise _misfit_error(cls, f"field {item.name!r} is missing.")
+            fault = _describe_misfit(stored, first_value, item.metadata.get(_AXES, 0), state.n_clients)
             if fault:
-                raise _misfitting(cls, f"field {item.name!r} {fault}.")
+                raise _misfit_error(cls, f"field {item.name!r} {fault}.")
             if stored.ndim == 0 and not isinstance(first_value, np.ndarray):
                 setattr(state, item.name, stored.item())
             else:
@@ -128,21 +128,21 @@ class State:
         """Return N of a snapshot; refuse one with a field that is unknown here."""
         unknown = sorted(set(arrays) - {item.name for item in fields(cls)})
         if unknown:
-            raise _misfitting(cls, f"unknown fields {unknown}.")
+            raise _misfit_error(cls, f"unknown fields {unknown}.")
         if "n_clients" not in arrays:
-            raise _misfitting(cls, "n_clients is missing.")
+            raise _misfit_error(cls, "n_clients is missing.")
         n = arrays["n_clients"]
         if n.shape != () or n.dtype.kind not in "iu" or n < 1:
-            raise _misfitting(cls, "n_clients must be a number ≥ 1.")
+            raise _misfit_error(cls, "n_clients must be a number ≥ 1.")
         return int(n)
 
 
-def _misfitting(cls: type[State], reason: str) -> StorageError:
+def _misfit_error(cls: type[State], reason: str) -> StorageError:
     """Make the error for a snapshot that is not of this state."""
     return StorageError(f"Snapshot does not fit {cls.__qualname__}: {reason}")
 
 
-def _check_storable(who: str, value: object) -> None:
+def _check_storable(subject: str, value: object) -> None:
     """Refuse values that a snapshot cannot hold, and that two rounds would share."""
     if value is None or isinstance(value, bool | int | float):
         return
@@ -150,10 +150,10 @@ def _check_storable(who: str, value: object) -> None:
         return
     kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     hint = "Lists become arrays; what is kept by client belongs in per_client(), by pair in per_pair()."
-    raise bad(who, "a number, an array of numbers or None", kind, hint)
+    raise bad(subject, "a number, an array of numbers or None", kind, hint)
 
 
-def _fault(stored: Array, first_value: Value, axes: int, n_clients: int) -> str:
+def _describe_misfit(stored: Array, first_value: Value, axes: int, n_clients: int) -> str:
     """Say how a stored value differs from the field's first value; empty if it fits.
 
     A width of 0 takes any width, and None any numbers.

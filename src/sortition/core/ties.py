@@ -28,14 +28,14 @@ def rounded(values: Array, scale: float | None = None) -> Floats:
         mantissa, exponent = np.frexp(floats)
         mantissa *= 2.0**BITS
         return np.asarray(np.ldexp(np.rint(mantissa), exponent - BITS))
-    step = grid(scale)
+    step = grid_step(scale)
     multiples = np.asarray(floats / step)
     multiples = np.rint(multiples, out=multiples)  # in place: memory that is new takes longer than the step
     multiples *= step
     return multiples
 
 
-def grid(scale: float, bits: int = BITS) -> float:
+def grid_step(scale: float, bits: int = BITS) -> float:
     """Return a power of two, about 2^−bits of the scale; the same one if the scale differs in its last bits."""
     if not (np.isfinite(scale) and scale > 0):
         return 2.0**-bits

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
+from sortition.core.arrays import Array, Floats, Ids, as_ids, find_outside
 from sortition.core.cohort import NOBODY, Cohort, Notes, Round, check_cohort
 from sortition.core.errors import InputError, UndeclaredError, bad
-from sortition.core.guards.exploration import explored
-from sortition.core.guards.row_screening import Answers, Shape, in_order_asked
+from sortition.core.guards.exploration import add_explorers
+from sortition.core.guards.row_screening import Answers, Shape, sort_as_asked
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict
 from sortition.core.one_thread import OneThread
@@ -72,7 +72,7 @@ class TurnContext:
     """What a turn is given of its registrar.
 
     Attributes:
-        selection: is the same for all turns of one registrar.
+        selection: an object that all turns of one registrar share.
         selector: the method that chooses.
         guards: how far clients are trusted.
         seed: of the draws of this selection.
@@ -86,7 +86,7 @@ class TurnContext:
         scale: tells the usual norm of a signal's rows, where that is remembered.
         shortest: tells to what norm updates are shortened while there is no scale.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
-        reweighted: returns a cohort with the weights that the guards set.
+        reweigh: returns a cohort with the weights that the guards set.
         observer: sees questions and answers.
         version: of the model that the cohort trains.
         moment: what was going on when the turn began.
@@ -108,7 +108,7 @@ class TurnContext:
     scale: Callable[[str], float | None]
     shortest: Callable[[Floats], float]
     capped: Array | None
-    reweighted: Callable[[Cohort], Cohort]
+    reweigh: Callable[[Cohort], Cohort]
     observer: Observer | None
     version: int
     moment: Moment
@@ -164,7 +164,7 @@ class Turn:
         self._context = context
         self._asking: Asking | None = None
         if round is None:
-            self.cohort = self._noted(Cohort.uniform([], notes={"skipped": self._why_skipped()}))
+            self.cohort = self._add_notes(Cohort.uniform([], notes={"skipped": self._why_skipped()}))
             return
         self.shortfall = round.budget - round.places
         choice = context.selector.select(state, round)
@@ -172,7 +172,7 @@ class Turn:
             self._asking = choice
             self._advance(None)
         else:
-            self.cohort = self._final(choice, round)
+            self.cohort = self._take_choice(choice, round)
 
     def _why_skipped(self) -> str:
         """Say why nobody can be chosen."""
@@ -281,11 +281,11 @@ class Turn:
                 self._answer(self.question, answers)
 
     def _answer(self, question: Measure, answers: Answers) -> None:
-        answers = in_order_asked(question.signal, answers, question.ids)
+        answers = sort_as_asked(question.signal, answers, question.ids)
         reading = self.intake.accept(question.signal, answers, question.ids)
         if self._context.observer is not None:
             self._context.observer.answered(self, question, answers)
-        self.asked.append(_metered(question, reading))
+        self.asked.append(_meter(question, reading))
         self._advance(reading)
 
     def blame(self, clients: Mapping[int, str]) -> None:
@@ -297,7 +297,7 @@ class Turn:
             members = NOBODY
             if self.cohort is not None:
                 members = np.sort(self.cohort.ids)
-            outside = not_among(ids, members)
+            outside = find_outside(ids, members)
             if outside.size:
                 raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
             self.intake.blamed |= {client: clients[client] for client in ids.tolist()}
@@ -325,21 +325,21 @@ class Turn:
             else:
                 question = self._asking.send(reading)
         except StopIteration as stop:
-            self.cohort = self._final(stop.value, self.round)
+            self.cohort = self._take_choice(stop.value, self.round)
             return
         self.question = check_question(question, self.round, self.needs, self._context.method_name)
 
-    def _final(self, choice: object, round: Round) -> Cohort:
-        """Return the selector's cohort, checked, with explorers where an exploration floor is set."""
+    def _take_choice(self, choice: object, round: Round) -> Cohort:
+        """Check the cohort that the method chose, let the guards change it, and return it with notes."""
         context = self._context
         guards = context.guards
         cohort = check_cohort(choice, round, context.method_name)
         if guards.explore:
             rng = stream(context.seed, "exploration", self.index)
-            cohort, explorers = explored(cohort, round, guards.explore, rng)
+            cohort, explorers = add_explorers(cohort, round, guards.explore, rng)
             if explorers.size:
                 self.guarded["explored"] = explorers.tolist()
-        cohort = context.reweighted(cohort)
+        cohort = context.reweigh(cohort)
         if 0 < cohort.ids.size < guards.minimum:
             self.guarded["too_few_chosen"] = int(cohort.ids.size)
             cohort = Cohort.uniform([], notes=cohort.notes)
@@ -347,9 +347,9 @@ class Turn:
             n_capped = int(context.capped[cohort.ids].sum())
             if n_capped:
                 self.guarded["capped"] = n_capped
-        return self._noted(cohort)
+        return self._add_notes(cohort)
 
-    def _noted(self, cohort: Cohort) -> Cohort:
+    def _add_notes(self, cohort: Cohort) -> Cohort:
         """Return the cohort with notes that say what the guards did, and how many places stay empty."""
         notes: Notes = {}
         if self.guarded:
@@ -367,7 +367,7 @@ def check_question(question: object, round: Round, needs: Needs, method_name: st
         raise bad(f"{method_name}.select", "a generator that yields Measure", question)
     if question.signal not in needs.questions:
         raise UndeclaredError(f"{method_name} asked for {question.signal.name!r}, which its needs.asks do not declare.")
-    outside = not_among(question.ids, round.available)
+    outside = find_outside(question.ids, round.available)
     if outside.size:
         raise bad(f"{method_name}'s question", "to available clients", f"client {int(outside[0])}")
     if question.after is not None:
@@ -375,7 +375,7 @@ def check_question(question: object, round: Round, needs: Needs, method_name: st
     return question
 
 
-def _metered(question: Measure, reading: Reading) -> MeteredQuestion:
+def _meter(question: Measure, reading: Reading) -> MeteredQuestion:
     n_rehearsed = 0
     if question.after is not None:
         n_rehearsed = question.after.ids.size

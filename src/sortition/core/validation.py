@@ -1,4 +1,4 @@
-"""Pydantic's findings in our one grammar; the only place that reads its error codes."""
+"""Turns pydantic's errors into ours, and checks values; no other module reads pydantic's error codes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def as_builtin(value: object) -> object:
     return value
 
 
-def check_takes(function: Callable[..., object], names: tuple[str, ...], who: str, **options: object) -> None:
+def check_parameters(function: Callable[..., object], names: tuple[str, ...], subject: str, **options: object) -> None:
     """Refuse a user's function that cannot be called with these arguments, in this order, before anything runs."""
     try:
         signature = inspect.signature(function)
@@ -64,29 +64,29 @@ def check_takes(function: Callable[..., object], names: tuple[str, ...], who: st
     try:
         signature.bind(*names, **options)
     except TypeError:
-        raise bad(who, f"a function ({', '.join(names)})", f"one with the parameters {signature}") from None
+        raise bad(subject, f"a function ({', '.join(names)})", f"one with the parameters {signature}") from None
 
 
-def known_keys_only(cls: type[C]) -> type[C]:
-    """Let pydantic refuse keys that a dataclass does not have, where it is made from a table of a file."""
+def refuse_unknown_keys(cls: type[C]) -> type[C]:
+    """Make pydantic refuse keys that a dataclass does not have, where it reads one from a table of a file."""
     return with_config(ConfigDict(extra="forbid"))(cls)
 
 
-def translated(error: ValidationError, who: str, known: Iterable[str] = ()) -> InputError:
-    """Write the first finding of a pydantic error in our grammar; ``known`` are the names that ``who`` has."""
+def translate_error(error: ValidationError, subject: str, known: Iterable[str] = ()) -> InputError:
+    """Return the first detail of a pydantic error as an error of ours; ``known`` are the names that ``subject`` has."""
     details = cast(list[dict[str, Any]], error.errors(include_url=False))
-    for finding in details:  # an unknown name is the likelier slip than what it made invalid
-        if finding["type"] in _UNKNOWN:
-            return unknown("key", str(finding["loc"][-1]), known, who)
-    return _translated_finding(details[0], who)
+    for detail in details:  # an unknown name is the likelier slip than what it made invalid
+        if detail["type"] in _UNKNOWN:
+            return unknown("key", str(detail["loc"][-1]), known, subject)
+    return _translate_detail(details[0], subject)
 
 
-def _translated_finding(finding: Mapping[str, Any], who: str) -> InputError:
-    """Translate one of pydantic's errors, on an option that exists, into an error of ours."""
-    name = ".".join([who, *(str(part) for part in finding["loc"])])
-    code = finding["type"]
-    context = finding.get("ctx", {})
-    value = finding["input"]
+def _translate_detail(detail: Mapping[str, Any], subject: str) -> InputError:
+    """Translate one detail of a pydantic error, about an option that exists, into an error of ours."""
+    name = ".".join([subject, *(str(part) for part in detail["loc"])])
+    code = detail["type"]
+    context = detail.get("ctx", {})
+    value = detail["input"]
     if code.startswith("missing"):
         return InputError(f"{name} must be given; got nothing.")
     if code in _BOUNDS:
@@ -100,6 +100,6 @@ def _translated_finding(finding: Mapping[str, Any], who: str) -> InputError:
             return cause
         return bad(name, str(cause), value)
     if "too_short" in code or "too_long" in code:
-        return bad(name, finding["msg"].removeprefix("List should have "), value)
+        return bad(name, detail["msg"].removeprefix("List should have "), value)
     first_word = code.split("_")[0]
-    return bad(name, _KINDS.get(first_word, finding["msg"].lower()), value)
+    return bad(name, _KINDS.get(first_word, detail["msg"].lower()), value)

@@ -14,7 +14,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 from sortition.data.dataset import Dataset, is_image
 
 Style = Callable[[Array, int], Array]  # images (n, h, w, …) and the value of white → images of the same shape
@@ -27,11 +27,11 @@ STYLES: dict[str, Style] = {
     "mirrored": lambda images, white: images[:, :, ::-1],
     "inverted": lambda images, white: (white - images).astype(np.uint8),
     "dark": lambda images, white: images // 3,
-    "coarse": lambda images, white: _coarse(images),
+    "coarse": lambda images, white: _coarsen(images),
 }
 
 
-def _coarse(images: Array) -> Array:
+def _coarsen(images: Array) -> Array:
     """Return images in which each square of 2 × 2 pixels has the value of its first pixel."""
     n_rows, n_columns = images.shape[1:3]
     rows = np.arange(n_rows) // 2 * 2
@@ -39,7 +39,7 @@ def _coarse(images: Array) -> Array:
     return images[:, rows][:, :, columns]
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class LabelNoise:
     """Wrong labels at some of the clients.
@@ -68,7 +68,7 @@ def check_styles(styles: Sequence[str]) -> None:
             raise unknown("style", style, list(STYLES), "data.styles")
 
 
-def styled(dataset: Dataset, clients: Sequence[Ids], styles: Sequence[str], rng: np.random.Generator) -> Dataset:
+def apply_styles(dataset: Dataset, clients: Sequence[Ids], styles: Sequence[str], rng: np.random.Generator) -> Dataset:
     """Return the data with the images of each client in one style, and test images in the same shares.
 
     Styles are dealt to clients in turn, in random order: one that is listed twice is that of twice as many clients.
@@ -78,7 +78,7 @@ def styled(dataset: Dataset, clients: Sequence[Ids], styles: Sequence[str], rng:
     x_train = dataset.x_train
     x_test = dataset.x_test
     if isinstance(x_train, Inputs) or isinstance(x_test, Inputs) or not is_image(x_train):
-        raise bad("data.styles", "given for images (uint8) only", dataset.described_inputs())
+        raise bad("data.styles", "given for images (uint8) only", dataset.describe_inputs())
     if x_train.shape[1] != x_train.shape[2] and any(style in ("rotated-90", "rotated-270") for style in styles):
         raise bad("data.styles", "without quarter turns where images are not square", x_train.shape[1:3])
     style_of_client = rng.permutation(np.resize(np.arange(len(styles)), len(clients)))
@@ -90,13 +90,13 @@ def styled(dataset: Dataset, clients: Sequence[Ids], styles: Sequence[str], rng:
     style_of_test_row = rng.choice(len(styles), len(x_test), p=shares)
     return replace(
         dataset,
-        x_train=_in_styles(x_train, style_of_row, styles, dataset.white),
-        x_test=_in_styles(x_test, style_of_test_row, styles, dataset.white),
+        x_train=_restyle_images(x_train, style_of_row, styles, dataset.white),
+        x_test=_restyle_images(x_test, style_of_test_row, styles, dataset.white),
         digest="",
     )
 
 
-def _in_styles(images: Array, style_of_row: Ids, styles: Sequence[str], white: int) -> Array:
+def _restyle_images(images: Array, style_of_row: Ids, styles: Sequence[str], white: int) -> Array:
     changed = images.copy()
     for position, style in enumerate(styles):
         rows = np.flatnonzero(style_of_row == position)
@@ -104,14 +104,14 @@ def _in_styles(images: Array, style_of_row: Ids, styles: Sequence[str], white: i
     return changed
 
 
-def with_label_noise(dataset: Dataset, clients: Sequence[Ids], noise: LabelNoise, rng: np.random.Generator) -> Dataset:
+def add_label_noise(dataset: Dataset, clients: Sequence[Ids], noise: LabelNoise, rng: np.random.Generator) -> Dataset:
     """Return the data with wrong labels at some clients; test labels stay as they are.
 
     ``clients`` are the rows of the training examples that each client holds. What clients count and report of their
     labels are the wrong ones: they do not know better.
     """
     if dataset.classes < 2:
-        raise bad("data.label_noise", "given for labels of two classes or more", dataset.described_targets())
+        raise bad("data.label_noise", "given for labels of two classes or more", dataset.describe_targets())
     n_noisy = round(noise.share * len(clients))
     noisy_clients = np.sort(rng.permutation(len(clients))[:n_noisy])
     labels = dataset.y_train.copy()

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids, as_whole, frozen
+from sortition.core.arrays import Array, Floats, Ids, as_read_only, as_whole_numbers
 from sortition.core.errors import bad
 from sortition.core.inputs import Examples, Inputs, shape_of
 
@@ -65,11 +65,11 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for split in ("train", "test"):
-            who = f"{self.name}.{split}"
-            x = _checked_inputs(f"{who}: x", getattr(self, f"x_{split}"))
-            y = _checked_targets(f"{who}: y", np.asarray(getattr(self, f"y_{split}")), len(x), self.classes)
+            subject = f"{self.name}.{split}"
+            x = _checked_inputs(f"{subject}: x", getattr(self, f"x_{split}"))
+            y = _checked_targets(f"{subject}: y", np.asarray(getattr(self, f"y_{split}")), len(x), self.classes)
             object.__setattr__(self, f"x_{split}", x)
-            object.__setattr__(self, f"y_{split}", frozen(y))
+            object.__setattr__(self, f"y_{split}", as_read_only(y))
         _check_alike(self.name, self.x_train, self.x_test)
         if self.y_train.shape[1:] != self.y_test.shape[1:] or self.y_train.dtype != self.y_test.dtype:
             rule = f"like y_train, {self.y_train.dtype} of shape {self.y_train.shape[1:]} each"
@@ -84,7 +84,7 @@ class Dataset:
         shape = shape_of(self.x_train)
         parts = [
             f"{len(self.y_train):,} training and {len(self.y_test):,} test examples of shape {shape}",
-            f"{self.classes:,} classes" if self.classes else self.described_targets(),
+            f"{self.classes:,} classes" if self.classes else self.describe_targets(),
         ]
         if self.clients is not None:
             parts.append(f"{len(self.clients):,} clients")
@@ -98,9 +98,9 @@ class Dataset:
         the stored data.
         """
         if isinstance(self.x_train, Inputs) or isinstance(self.x_test, Inputs):
-            return self._several_scaled(standardise=standardise)
-        train = _numbers(self.x_train, self.white)
-        test = _numbers(self.x_test, self.white)
+            return self._scale_each(standardise=standardise)
+        train = _as_model_numbers(self.x_train, self.white)
+        test = _as_model_numbers(self.x_test, self.white)
         if standardise:
             train = train.astype(np.float32, copy=False)
             test = test.astype(np.float32, copy=False)
@@ -110,21 +110,21 @@ class Dataset:
             spread[spread == 0] = 1  # a constant pixel or feature says nothing; it becomes 0
             train = (train - mean) / spread
             test = (test - mean) / spread
-        return replace(self, x_train=train, x_test=test, treatment=self.described_inputs(standardise=standardise))
+        return replace(self, x_train=train, x_test=test, treatment=self.describe_inputs(standardise=standardise))
 
-    def _several_scaled(self, *, standardise: bool) -> Dataset:
+    def _scale_each(self, *, standardise: bool) -> Dataset:
         """Return the data with each array as models get it."""
         if standardise:
             raise bad(f"{self.name}: standardise", "false for examples of several arrays", True, "Scale them yourself.")
 
         def convert(examples: Examples) -> Examples:
             if isinstance(examples, Inputs):
-                return examples.map(lambda array: _numbers(array, self.white))
-            return _numbers(examples, self.white)
+                return examples.map(lambda array: _as_model_numbers(array, self.white))
+            return _as_model_numbers(examples, self.white)
 
         train = convert(self.x_train)
         test = convert(self.x_test)
-        return replace(self, x_train=train, x_test=test, treatment=self.described_inputs())
+        return replace(self, x_train=train, x_test=test, treatment=self.describe_inputs())
 
     def prepared(self, *, standardise: bool = False) -> Dataset:
         """Return what a simulation takes: :meth:`scaled`, except that many images are left for the learner to scale."""
@@ -143,17 +143,17 @@ class Dataset:
             classes=0,
         )
 
-    def described_inputs(self, *, standardise: bool = False) -> str:
+    def describe_inputs(self, *, standardise: bool = False) -> str:
         """Say what the examples are and what is done to them before a model gets them."""
         if self.treatment:
             return self.treatment
         x = self.x_train
         if isinstance(x, Inputs):
-            described = [f"{name}: {_described(array, self.white)}" for name, array in x.arrays.items()]
+            described = [f"{name}: {_describe_array(array, self.white)}" for name, array in x.arrays.items()]
             return "; ".join(described)
-        return _described(x, self.white, standardise=standardise)
+        return _describe_array(x, self.white, standardise=standardise)
 
-    def described_targets(self) -> str:
+    def describe_targets(self) -> str:
         """Say what the targets are."""
         if self.classes:
             return f"labels 0 … {self.classes - 1}"
@@ -202,7 +202,7 @@ class Dataset:
     def client_notes(self) -> tuple[str, ...]:
         """What the clients that come with the data leave out, in sentences."""
         held_rows = np.concatenate([*(self.clients or ()), *(self.validation or ()), np.empty(0, np.int64)])
-        return tuple(notes_on_unheld(np.unique(held_rows).size, len(self.y_train)))
+        return tuple(note_unheld(np.unique(held_rows).size, len(self.y_train)))
 
     @property
     def given_labels(self) -> Array:
@@ -230,7 +230,9 @@ class Dataset:
         indices_by_client = getattr(self, part)
         if indices_by_client is None:
             return
-        frozen_indices = tuple(frozen(as_whole(f"{self.name}.{part}", indices)) for indices in indices_by_client)
+        frozen_indices = tuple(
+            as_read_only(as_whole_numbers(f"{self.name}.{part}", indices)) for indices in indices_by_client
+        )
         rows = np.concatenate([*frozen_indices, np.empty(0, np.int64)])
         if rows.size and not 0 <= rows.min() <= rows.max() < len(self.y_train):
             raise bad(f"{self.name}.{part}", f"indices of the {len(self.y_train)} training examples", rows)
@@ -252,11 +254,11 @@ class Dataset:
 
 
 def are_channels_doubtful(shape: tuple[int, ...]) -> bool:
-    """Whether an image (channels, h, w) has many channels and a side of one, three or four pixels."""
+    """Tell whether an image (channels, h, w) has many channels and a side of one, three or four pixels."""
     return len(shape) == 3 and shape[0] not in CHANNELS and bool(set(shape[1:]) & set(CHANNELS))
 
 
-def notes_on_unheld(held: int, examples: int) -> list[str]:
+def note_unheld(held: int, examples: int) -> list[str]:
     """Note how many training examples no client holds, where there are some."""
     n_unheld = examples - held
     if not n_unheld:
@@ -281,38 +283,38 @@ def arrays_digest(arrays: dict[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def _checked_inputs(who: str, x: Examples) -> Examples:
+def _checked_inputs(subject: str, x: Examples) -> Examples:
     """Return examples as frozen arrays, each of finite numbers."""
     if isinstance(x, Inputs):
-        arrays = {name: _checked_array(f"{who}.{name}", array, least_axes=1) for name, array in x.arrays.items()}
+        arrays = {name: _checked_array(f"{subject}.{name}", array, least_axes=1) for name, array in x.arrays.items()}
         return Inputs(arrays, x.by_name)
-    return _checked_array(who, np.asarray(x), least_axes=2)
+    return _checked_array(subject, np.asarray(x), least_axes=2)
 
 
-def _checked_array(who: str, x: Array, *, least_axes: int) -> Array:
+def _checked_array(subject: str, x: Array, *, least_axes: int) -> Array:
     if x.ndim < least_axes or len(x) == 0:
-        raise bad(who, "of shape (examples, …), with at least one example", x.shape)
+        raise bad(subject, "of shape (examples, …), with at least one example", x.shape)
     if x.dtype.kind not in "uif":
-        raise bad(who, "finite numbers", x.dtype)
+        raise bad(subject, "finite numbers", x.dtype)
     if not _all_finite(x):
-        raise bad(who, "finite numbers", "NaN, infinity or above 3e38")
-    return frozen(np.ascontiguousarray(x))
+        raise bad(subject, "finite numbers", "NaN, infinity or above 3e38")
+    return as_read_only(np.ascontiguousarray(x))
 
 
-def _checked_targets(who: str, y: Array, examples: int, classes: int) -> Array:
+def _checked_targets(subject: str, y: Array, examples: int, classes: int) -> Array:
     """Return labels as int64; targets that are no labels as float32 or int64."""
     if not classes:
         if y.ndim == 0 or len(y) != examples or y.dtype.kind not in "iuf":
-            raise bad(who, f"{examples} targets, one per example", f"{y.dtype} of shape {y.shape}")
+            raise bad(subject, f"{examples} targets, one per example", f"{y.dtype} of shape {y.shape}")
         if not _all_finite(y):
-            raise bad(who, "finite numbers", "NaN, infinity or above 3e38")
+            raise bad(subject, "finite numbers", "NaN, infinity or above 3e38")
         return np.ascontiguousarray(y, dtype=np.float32 if y.dtype.kind == "f" else np.int64)
     if y.shape != (examples,) or y.dtype.kind not in "iu":
-        raise bad(who, f"{examples} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
+        raise bad(subject, f"{examples} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
     if classes > MOST_CLASSES:
-        raise bad(who, f"of at most {MOST_CLASSES:,} classes", f"{classes:,}", "Number the labels from 0 on.")
+        raise bad(subject, f"of at most {MOST_CLASSES:,} classes", f"{classes:,}", "Number the labels from 0 on.")
     if y.min() < 0 or y.max() >= classes:
-        raise bad(who, f"labels in 0 … {classes - 1}", f"{y.min()} … {y.max()}")
+        raise bad(subject, f"labels in 0 … {classes - 1}", f"{y.min()} … {y.max()}")
     return np.ascontiguousarray(y, dtype=np.int64)
 
 
@@ -329,7 +331,7 @@ def _check_alike(name: str, train: Examples, test: Examples) -> None:
 
 
 def _all_finite(x: Array) -> bool:
-    """Whether all numbers are finite as float32; otherwise the smallest or the largest is not."""
+    """Tell whether all numbers are finite as float32; otherwise the smallest or the largest is not."""
     if x.dtype.kind != "f" or x.size == 0:
         return True
     with np.errstate(over="ignore"):
@@ -337,11 +339,11 @@ def _all_finite(x: Array) -> bool:
 
 
 def is_image(x: Array) -> bool:
-    """Whether these are images that are scaled: bytes of shape (n, h, w) or (n, h, w, channels)."""
+    """Tell whether these are images that are scaled: bytes of shape (n, h, w) or (n, h, w, channels)."""
     return x.dtype == np.uint8 and x.ndim in (3, 4)
 
 
-def _described(x: Array, white: int, *, standardise: bool = False) -> str:
+def _describe_array(x: Array, white: int, *, standardise: bool = False) -> str:
     """Say what an array of examples is and what is done to it before a model gets it."""
     shape = f"shape {x.shape[1:]}"
     if is_image(x):
@@ -362,7 +364,7 @@ def _kind(x: Array) -> str:
     return "floats" if x.dtype.kind == "f" else "whole numbers"
 
 
-def _numbers(x: Array, white: int) -> Array:
+def _as_model_numbers(x: Array, white: int) -> Array:
     """Return images as (n, channels, h, w) divided by the value of white, floats as float32, others as int64."""
     if is_image(x):
         scaled = _channels_first(x).astype(np.float32, order="C")  # then in place: a product of both types is slower

@@ -44,14 +44,16 @@ class Description:
             ("digest", self.digest),
             *(("note", note) for note in self.notes),
         ]
-        return _aligned(rows)
+        return _align(rows)
 
 
 def describe(partition: Partition, labels: Ids, classes: int) -> Description:
     """Compute the figures of a partition of examples with these ``labels`` (n,)."""
     if not classes:
-        got = f"{labels.dtype} targets of shape {labels.shape[1:]}"
-        raise bad("labels", "given where their skew is described (classification only)", got, "See: data show.")
+        given_targets = f"{labels.dtype} targets of shape {labels.shape[1:]}"
+        raise bad(
+            "labels", "given where their skew is described (classification only)", given_targets, "See: data show."
+        )
     counts = partition.label_counts(labels, classes)
     sizes = counts.sum(axis=1, keepdims=True)
     mixtures = counts / np.maximum(sizes, 1)
@@ -65,15 +67,15 @@ def describe(partition: Partition, labels: Ids, classes: int) -> Description:
     )
 
 
-def shown_data(dataset: Dataset) -> str:
+def describe_data(dataset: Dataset) -> str:
     """Write what models get of a data set in a few lines: types, shapes and numbers of inputs and targets."""
     prepared = dataset.scaled()
     rows = [
         ("data set", dataset.name),
         ("examples", f"{len(dataset.y_train):,} for training, {len(dataset.y_test):,} for testing"),
-        ("given", dataset.described_inputs()),
+        ("given", dataset.describe_inputs()),
         *[(f"a model gets{name}", words) for name, words in _model_inputs(prepared.x_train)],
-        ("targets", dataset.described_targets()),
+        ("targets", dataset.describe_targets()),
         ("task", "classification" if dataset.classes else "one with a loss of its own: [task] loss = …"),
     ]
     if dataset.clients is not None:
@@ -81,7 +83,7 @@ def shown_data(dataset: Dataset) -> str:
     if dataset.held_out:
         rows.append(("held out", dataset.held_out))
     rows += [("note", note) for note in dataset.notes]
-    return _aligned(rows)
+    return _align(rows)
 
 
 def _model_inputs(x: Examples) -> list[tuple[str, str]]:
@@ -96,7 +98,7 @@ def _batch(array: Array) -> str:
     return f"{array.dtype} of shape ({shape})"
 
 
-def _aligned(rows: Sequence[tuple[str, str]]) -> str:
+def _align(rows: Sequence[tuple[str, str]]) -> str:
     """Write names and values in two columns."""
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {value}" for name, value in rows)

@@ -18,7 +18,7 @@ def digits(*, test: float = 0.2, seed: int = 0) -> Dataset:
     """Load the digits, pixels 0 … 16 as uint8; a share ``test`` of each label is held out, drawn with ``seed``."""
     if not 0 < test < 1:
         raise bad("digits.test", "a share between 0 and 1", test)
-    images, labels = _images()
+    images, labels = _read_images()
     order = stream(seed, "digits").permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     counts = np.bincount(labels)
@@ -37,20 +37,20 @@ def digits(*, test: float = 0.2, seed: int = 0) -> Dataset:
     )
 
 
-def _images() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _read_images() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Read all images (n, 8, 8) and their labels from scikit-learn's file, since its import takes a second."""
     spec = find_spec("sklearn")
     if spec is None:
-        return _images_of_sklearn()
+        return _load_from_sklearn()
     file = Path(str(spec.origin)).parent / "datasets" / "data" / "digits.csv.gz"
     if not file.is_file():
-        return _images_of_sklearn()
+        return _load_from_sklearn()
     with gzip.open(file, "rt") as lines:
         rows = np.loadtxt(lines, dtype=np.int64, delimiter=",")
     return rows[:, :-1].reshape(-1, 8, 8).astype(np.uint8), rows[:, -1].copy()
 
 
-def _images_of_sklearn() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _load_from_sklearn() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Load the same through scikit-learn itself, for releases that keep the file elsewhere."""
     from sklearn.datasets import load_digits
 

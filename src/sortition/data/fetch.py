@@ -114,12 +114,12 @@ def _verify_array(entry: Entry, key: str, array: Array, shape: tuple[int, ...]) 
         verify_digest(array_name, array, entry.sha256[key], entry.name)
 
 
-def verify_digest(who: str, array: Array, expected: str, data_set: str) -> None:
+def verify_digest(subject: str, array: Array, expected: str, data_set: str) -> None:
     """Refuse an array whose bytes have another SHA-256."""
     digest = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
     if digest != expected:
         raise DataError(
-            f"{who} must have SHA-256 {expected[:12]}…; got {digest[:12]}…. "
+            f"{subject} must have SHA-256 {expected[:12]}…; got {digest[:12]}…. "
             f"The copy is damaged or another version. Run 'sortition data get {data_set}'."
         )
 

@@ -28,7 +28,7 @@ Splits = dict[str, tuple[Array, Array]]  # "train" and "test" → images, labels
 
 def decode(folder: Path, entry: Entry) -> Splits | None:
     """Read the data set in whichever form ``folder`` holds it, at any depth; None if it holds none."""
-    files = _files(folder)
+    files = _list_files(folder)
     for read_form in (_read_idx_files, _read_batches, _read_sprites):
         try:
             splits = read_form(files, entry)
@@ -41,7 +41,7 @@ def decode(folder: Path, entry: Entry) -> Splits | None:
     return None
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def _list_files(folder: Path) -> dict[str, Path]:
     """Return the paths of all files by name, at any depth."""
     return {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -99,7 +99,7 @@ def _read_batches(files: dict[str, Path], entry: Entry) -> Splits | None:
     if entry.name not in _CIFAR:
         return None
     names_by_split, label_key = _CIFAR[entry.name]
-    contents = _contents(files, {name for names in names_by_split.values() for name in names})
+    contents = _read_contents(files, {name for names in names_by_split.values() for name in names})
     if contents is None:
         return None
     if entry.md5:
@@ -107,30 +107,30 @@ def _read_batches(files: dict[str, Path], entry: Entry) -> Splits | None:
             if hashlib.md5(content, usedforsecurity=False).hexdigest() != entry.md5[name]:
                 raise ValueError(f"{name} has not the published MD5")
     return {
-        split: _joined([_batch(contents[name], name, label_key) for name in names])
+        split: _join_batches([_read_batch(contents[name], name, label_key) for name in names])
         for split, names in names_by_split.items()
     }
 
 
-def _contents(files: dict[str, Path], names: set[str]) -> dict[str, bytes] | None:
+def _read_contents(files: dict[str, Path], names: set[str]) -> dict[str, bytes] | None:
     """Return the bytes of files by name, from the archive where a file is not there; None if one is in neither."""
     contents = {name: _read_bytes(files[name]) for name in sorted(names) if name in files}
     archive = next((path for name, path in files.items() if name.endswith("-python.tar.gz")), None)
     if archive is not None:
-        contents |= _members(archive, names - contents.keys())
+        contents |= _read_members(archive, names - contents.keys())
     if contents.keys() != names:
         return None
     return contents
 
 
-def _joined(batches: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+def _join_batches(batches: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return images (n, 32, 32, 3) and labels of several batches."""
     images = np.concatenate([images for images, _ in batches])
     labels = np.concatenate([labels for _, labels in batches])
     return np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
-def _members(archive: Path, names: set[str]) -> Iterator[tuple[str, bytes]]:
+def _read_members(archive: Path, names: set[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the bytes of some members of an archive."""
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -142,7 +142,7 @@ def _members(archive: Path, names: set[str]) -> Iterator[tuple[str, bytes]]:
                 yield name, content.read()
 
 
-def _batch(content: bytes, name: str, label_key: bytes) -> tuple[Array, Array]:
+def _read_batch(content: bytes, name: str, label_key: bytes) -> tuple[Array, Array]:
     """Return images (n, 3072) and labels of one batch; a pickle of anything else is refused."""
     batch = _PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
     if not isinstance(batch, dict):

@@ -14,7 +14,7 @@ from re import compile as pattern
 from typing import NamedTuple
 
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.data import fetch, natural_sets
 from sortition.data.catalogue import ENTRIES
 from sortition.data.dataset import Dataset
@@ -116,7 +116,7 @@ def _reader_of_path(path: Path) -> Callable[..., Dataset]:
 
 def _from_import_path(path: str, options: Mapping[str, object]) -> Dataset:
     """Load the data behind an import path, or those that a function there makes of the options."""
-    target = imported(path, "data.name")
+    target = import_named(path, "data.name")
     make = target if callable(target) else lambda: target
     _check_options(make, path, options)
     data = make(**options)
@@ -158,7 +158,7 @@ def _check_options(
     _check_required(required, name, options)
 
 
-def _check_type(who: str, value: object, parameter: Parameter) -> None:
+def _check_type(subject: str, value: object, parameter: Parameter) -> None:
     """Refuse a value of another type than a parameter declares, where that is a plain one."""
     declared_type = str(getattr(parameter.annotation, "__name__", parameter.annotation))
     if declared_type not in OPTION_TYPES:
@@ -166,7 +166,7 @@ def _check_type(who: str, value: object, parameter: Parameter) -> None:
     accepted, words = OPTION_TYPES[declared_type]
     is_truth_value_for_number = isinstance(value, bool) and declared_type in ("int", "float")
     if not isinstance(value, accepted) or is_truth_value_for_number:
-        raise bad(who, words, value)
+        raise bad(subject, words, value)
 
 
 def _check_required(required: Sequence[str], name: str, options: Mapping[str, object]) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad
-from sortition.core.inputs import Examples, Inputs, joined
+from sortition.core.inputs import Examples, Inputs, concatenate
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.streams import stream
 from sortition.data.dataset import Dataset
@@ -66,13 +66,13 @@ def by_client(
     except TypeError:  # they have no order
         raise bad(f"{name}.clients", "all numbers or all texts", "ids of several types") from None
     return replace(
-        pooled(examples, targets, owners, is_held_out, name=name),
+        pool_clients(examples, targets, owners, is_held_out, name=name),
         given_rows=(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)),
         held_out=f"{int(is_held_out.sum()):,} of the {n:,} examples given, drawn at random from every client's",
     )
 
 
-def _check_present(values: Array, who: str) -> None:
+def _check_present(values: Array, subject: str) -> None:
     """Refuse None, NaN, NaT and pandas' NA, each of which would become a client or a class."""
     if values.dtype.kind in "iubU":
         return
@@ -80,7 +80,7 @@ def _check_present(values: Array, who: str) -> None:
     n_missing = sum(value is None or str(value == value) in ("False", "<NA>") for value in values.ravel())
     if n_missing:
         missing_share = f"{n_missing:,} of {values.size:,} missing"
-        raise bad(who, "given for every example", missing_share, "Drop these rows first.")
+        raise bad(subject, "given for every example", missing_share, "Drop these rows first.")
 
 
 def _draw_held_out(owners: Array, share: float, seed: int) -> Array:
@@ -93,7 +93,7 @@ def _draw_held_out(owners: Array, share: float, seed: int) -> Array:
     return is_held_out
 
 
-def pooled(x: Examples, targets: Targets, owners: Array, is_held_out: Array, *, name: str) -> Dataset:
+def pool_clients(x: Examples, targets: Targets, owners: Array, is_held_out: Array, *, name: str) -> Dataset:
     """Make a data set whose clients have the order of their ids and whose test examples are those of all clients."""
     if not is_held_out.any():
         raise bad(f"{name}", "such that some client has examples for testing", "none")
@@ -126,20 +126,20 @@ def from_clients(
     non_empty = [(x, y) for x, y in pairs if len(y)]  # a list without examples has no shape
     _check_one_shape_and_type([x for x, _ in non_empty], f"{name}.x")
     owners = np.repeat(np.arange(len(non_empty)), [len(y) for _, y in non_empty])
-    all_x = joined([x for x, _ in non_empty or pairs])
+    all_x = concatenate([x for x, _ in non_empty or pairs])
     all_y = np.concatenate([y for _, y in non_empty or pairs])
     return by_client(all_x, all_y, owners, name=name, test=test, seed=seed)
 
 
-def _check_one_shape_and_type(examples: Sequence[Examples], who: str) -> None:
+def _check_one_shape_and_type(examples: Sequence[Examples], subject: str) -> None:
     """Refuse examples of several shapes, and bytes beside other numbers: bytes may be images, other numbers not."""
     arrays = [x for x in examples if not isinstance(x, Inputs)]
     shapes = {x.shape[1:] for x in arrays}
     if len(shapes) > 1:
-        raise bad(who, "of one shape for all clients", f"examples of shapes {sorted(shapes)}")
+        raise bad(subject, "of one shape for all clients", f"examples of shapes {sorted(shapes)}")
     types = {str(x.dtype) for x in arrays}
     if len(types) > 1 and "uint8" in types:
-        raise bad(who, "of one type for all clients", f"examples of {', '.join(sorted(types))}")
+        raise bad(subject, "of one type for all clients", f"examples of {', '.join(sorted(types))}")
 
 
 def from_frame(
@@ -230,7 +230,7 @@ def from_leaf(path: Path) -> Dataset:
         y = _leaf_labels(labels)
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise DataError(f"{path} must hold examples of one shape, with a label each; got {error}.") from None
-    return pooled(x, as_targets(y, f"{path.name}.y"), np.array(users), np.array(is_held_out), name=path.name)
+    return pool_clients(x, as_targets(y, f"{path.name}.y"), np.array(users), np.array(is_held_out), name=path.name)
 
 
 def _leaf_examples(examples: Sequence[JsonExample]) -> Array:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sortition.data.parquet_pages import unpacked
+from sortition.data.parquet_pages import measure_unpacked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +51,7 @@ def read_parquet(
         if schema[column].is_nested() and column not in lists:
             raise ValueError(f"its column {column[:99]!r} holds {schema[column]}, not numbers or texts")
     n_rows = table.select(pl.len()).collect().item()  # read from the foot
-    contents = unpacked(path, read_columns)
+    contents = measure_unpacked(path, read_columns)
     n_values = max(n_rows * len(read_columns), contents.n_values)
     n_bytes = n_values * WIDEST + contents.n_bytes
     if allowed is None:

@@ -57,7 +57,7 @@ class _Page(NamedTuple):
     encoding: int
 
 
-def unpacked(path: Path, columns: Collection[str]) -> Unpacked:
+def measure_unpacked(path: Path, columns: Collection[str]) -> Unpacked:
     """Return what these columns of a file hold together.
 
     Raises:
@@ -67,10 +67,10 @@ def unpacked(path: Path, columns: Collection[str]) -> Unpacked:
     n_pages = 0
     n_bytes = 0
     with path.open("rb") as file:
-        for column, start, end in _chunks(_foot(file)):
+        for column, start, end in _find_chunks(_read_foot(file)):
             if column not in columns:
                 continue
-            for page in _pages(file, start, end):
+            for page in _read_pages(file, start, end):
                 n_pages += 1
                 if n_pages > MOST_PAGES:
                     raise ValueError(f"it has more than {MOST_PAGES:,} pages")
@@ -81,7 +81,7 @@ def unpacked(path: Path, columns: Collection[str]) -> Unpacked:
     return Unpacked(n_values, n_bytes)
 
 
-def _foot(file: BinaryIO) -> Table:
+def _read_foot(file: BinaryIO) -> Table:
     """Read the description of the file, which stands at its end."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 8))
@@ -95,7 +95,7 @@ def _foot(file: BinaryIO) -> Table:
     return _Compact(file.read(length)).table()
 
 
-def _chunks(foot: Table) -> Iterator[tuple[str, int, int]]:
+def _find_chunks(foot: Table) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of columns: the column's name, and where its pages begin and end in the file."""
     try:
         for row_group in foot.get(ROW_GROUPS, []):
@@ -108,7 +108,7 @@ def _chunks(foot: Table) -> Iterator[tuple[str, int, int]]:
         raise ValueError("its foot does not say where the pages are") from None
 
 
-def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
+def _read_pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
     """Yield the pages between two places of the file."""
     position = start
     while position < end:
@@ -118,7 +118,7 @@ def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
         reader = _Compact(file.read(LONGEST_HEADER))
         header = reader.table()
         try:
-            page = _page(header)
+            page = _parse_page(header)
             packed_bytes = int(header[PACKED_PAGE_BYTES])
         except (AttributeError, KeyError, TypeError):
             raise ValueError("a page does not say what it holds") from None
@@ -128,7 +128,7 @@ def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
         position += reader.position + packed_bytes
 
 
-def _page(header: Table) -> _Page:
+def _parse_page(header: Table) -> _Page:
     """Return what a header says: of data, of a dictionary, or of data in the second version of the format."""
     n_bytes = int(header[UNPACKED_PAGE_BYTES])
     if DATA_PAGE_2 in header:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from sortition.core.errors import DataError, shown
+from sortition.core.errors import DataError, show_value
 from sortition.data.catalogue import Entry
 
 Report = Callable[[str], None]
@@ -89,7 +89,7 @@ def _unpack_tarball(tarball: Path, target: Path) -> None:
             path = target / member.name
             if not path.resolve().is_relative_to(target.resolve()):
                 raise DataError(
-                    f"{tarball.name} must hold files of its own; got {shown(member.name)}, which leads outside"
+                    f"{tarball.name} must hold files of its own; got {show_value(member.name)}, which leads outside"
                 )
             if member.isreg() and (content := tar.extractfile(member)) is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,11 +10,11 @@ import numpy as np
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.core.streams import stream
-from sortition.core.validation import is_whole, known_keys_only
+from sortition.core.validation import is_whole, refuse_unknown_keys
 from sortition.data.dataset import Dataset
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Subset:
     """How many examples of a data set are used; None for all.
@@ -40,16 +40,16 @@ class Subset:
             if dataset.clients is not None:
                 hint = "Draw some of its clients: data.clients with partition = 'natural'."
                 raise bad("data.subset.train", "left out for data that come with clients", self.train, hint)
-            rows = _drawn_rows(len(dataset.y_train), self.train, "train")
+            rows = _draw_rows(len(dataset.y_train), self.train, "train")
             changes |= {"x_train": dataset.x_train[rows], "y_train": dataset.y_train[rows]}
         if self.test is not None:
-            rows = _drawn_rows(len(dataset.y_test), self.test, "test")
+            rows = _draw_rows(len(dataset.y_test), self.test, "test")
             changes |= {"x_test": dataset.x_test[rows], "y_test": dataset.y_test[rows]}
         return replace(dataset, **changes, given_rows=None, digest="")
 
 
-def _drawn_rows(n_examples: int, n_drawn: int, part: str) -> Ids:
+def _draw_rows(n_examples: int, n_drawn: int, part: str) -> Ids:
     if n_drawn > n_examples:
         raise bad(f"data.subset.{part}", f"at most {n_examples:,}", n_drawn)
-    drawn = stream(0, f"subset {part}").permutation(n_examples)[:n_drawn]
-    return np.sort(drawn)
+    rows = stream(0, f"subset {part}").permutation(n_examples)[:n_drawn]
+    return np.sort(rows)

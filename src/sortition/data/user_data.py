@@ -99,19 +99,19 @@ def from_arrays(
         targets = as_targets(given_targets, f"{name}.y")
         return _split_at_random(examples, targets, name=name, test=test, seed=seed)
     given_test_targets = as_numpy(y_test)
-    both = as_targets(_stacked(given_targets, given_test_targets, name), f"{name}.y")
+    all_targets = as_targets(_stack_targets(given_targets, given_test_targets, name), f"{name}.y")
     return Dataset(
         name=name,
         x_train=examples,
-        y_train=both.values[: len(given_targets)],
+        y_train=all_targets.values[: len(given_targets)],
         x_test=as_inputs(cast(InputsLike, x_test)),
-        y_test=both.values[len(given_targets) :],
-        classes=both.classes,
-        float_labels=both.float_labels,
+        y_test=all_targets.values[len(given_targets) :],
+        classes=all_targets.classes,
+        float_labels=all_targets.float_labels,
     )
 
 
-def _stacked(y: Array, y_test: Array, name: str) -> Array:
+def _stack_targets(y: Array, y_test: Array, name: str) -> Array:
     """Return the targets for training and for testing in one array."""
     if y.shape[1:] != y_test.shape[1:] or y_test.ndim == 0:
         raise bad(f"{name}.y_test", f"of shape (examples, …) like y, {y.shape[1:]} each", f"shape {y_test.shape}")
@@ -148,13 +148,13 @@ def from_pairs(parts: ArrayParts, *, name: str = "data", test: float = 0.2, seed
     if len(arrays) not in (2, 4):
         rule = "(x, y), (x_train, y_train, x_test, y_test) or two Datasets"
         has_lists = any(isinstance(part, list) for part in parts)
-        got = "lists of numbers" if has_lists else f"{len(arrays)} arrays"
-        raise bad("data", rule, got, "Lists of examples or labels must be arrays: np.array(x), np.array(y).")
+        given_parts = "lists of numbers" if has_lists else f"{len(arrays)} arrays"
+        raise bad("data", rule, given_parts, "Lists of examples or labels must be arrays: np.array(x), np.array(y).")
     return from_arrays(*cast(list[Any], arrays), name=name, test=test, seed=seed)
 
 
 def _begins_with_several_inputs(parts: ArrayParts) -> bool:
-    """Whether the parts are x and y, where x is a tuple or a dict of arrays, and not pairs (x, y)."""
+    """Tell whether the parts are x and y, where x is a tuple or a dict of arrays, and not pairs (x, y)."""
     if len(parts) not in (2, 4) or not isinstance(parts[0], tuple | Mapping | Inputs):
         return False
     second = parts[1]
@@ -182,7 +182,7 @@ def from_items(source: ExampleSource) -> tuple[Examples, Array]:
     if hasattr(source, "columns"):
         raise bad("data", "arrays, or sortition.data.from_frame(frame, client=…, label=…)", type(source).__name__)
     try:
-        pairs = [_pair(source[index]) for index in range(len(source))]
+        pairs = [_as_pair(source[index]) for index in range(len(source))]
         examples = _stack_inputs([x for x, _ in pairs])
         labels = np.array([as_numpy(y) for _, y in pairs])
     except (TypeError, ValueError, KeyError) as error:
@@ -193,7 +193,7 @@ def from_items(source: ExampleSource) -> tuple[Examples, Array]:
     return examples, labels
 
 
-def _pair(item: Example | Mapping[str, Any]) -> Example:
+def _as_pair(item: Example | Mapping[str, Any]) -> Example:
     """Return an item of a Dataset as (x, y)."""
     if not isinstance(item, Mapping):
         x, y = item
@@ -235,7 +235,7 @@ def as_numpy(values: object) -> Array:
     return np.asarray(values)
 
 
-def as_targets(y: Array, who: str) -> Targets:
+def as_targets(y: Array, subject: str) -> Targets:
     """Return whole numbers (n,) from 0 on as labels, also where they are kept as floats; other numbers as they are."""
     if y.dtype.kind == "b":
         y = y.astype(np.int64)
@@ -243,9 +243,9 @@ def as_targets(y: Array, who: str) -> Targets:
         hint = ""
         if y.dtype.kind in "UO":
             hint = "Number texts: classes, y = np.unique(y, return_inverse=True)."
-        raise bad(who, "whole numbers, one label per example", f"{y.dtype} of shape {y.shape}", hint)
+        raise bad(subject, "whole numbers, one label per example", f"{y.dtype} of shape {y.shape}", hint)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise bad(who, "finite numbers", "NaN or infinity")
+        raise bad(subject, "finite numbers", "NaN or infinity")
     is_whole = y.dtype.kind != "f" or bool((y == np.floor(y)).all())
     if y.ndim == 1 and is_whole and 0 <= np.min(y, initial=0) <= np.max(y, initial=0) < MOST_CLASSES:
         classes = int(np.max(y, initial=0)) + 1

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 
 DEADLINE = 1800.0  # seconds of a round in a real federation
 QUESTIONS = 0.25  # the share of a round's seconds that its questions may take
 SEEN = 1000  # trainings over which the quantile of a deadline is taken
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Quantile:
     """A deadline that follows the clients.

@@ -26,7 +26,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.population import Population, check_row
-from sortition.core.signals import sketched
+from sortition.core.signals import parse_sketch_name
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile
 
@@ -214,7 +214,7 @@ class Members:
             raise bad("name", rule, repr(profile.name[:LONGEST_SHOWN]))
         for kind in ("tags", "signals", "unsure"):
             _check_words(kind, getattr(profile, kind))
-        lacking = [name for name in self.signals if sketched(name)[0] not in profile.signals]
+        lacking = [name for name in self.signals if parse_sketch_name(name)[0] not in profile.signals]
         if lacking:
             raise InputError(f"does not answer {', '.join(sorted(lacking))}, which {self.signals[lacking[0]]} needs")
         self._owner(profile.name)

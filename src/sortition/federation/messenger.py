@@ -26,7 +26,7 @@ from sortition.core.guards.row_screening import Answers
 from sortition.core.population import Population
 from sortition.core.questions import Measure
 from sortition.core.selector import Needs
-from sortition.core.signals import UPDATE, ModelSize, sketched
+from sortition.core.signals import UPDATE, ModelSize, parse_sketch_name
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.deadline import first_come
@@ -512,7 +512,7 @@ class Messenger:
             client = int(draw.choice(untried))
         member = self.members[client]
         names = dict.fromkeys(signal.name for signal in self.needs.reports)
-        unsure = [name for name in names if sketched(name)[0] in member.unsure]
+        unsure = [name for name in names if parse_sketch_name(name)[0] in member.unsure]
         if not unsure:
             self.tried = True
             return

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.aggregation import CombineRule, StepRule, UpdateMemory
-from sortition.aggregation.clipping import shortened
+from sortition.aggregation.clipping import clip_update
 from sortition.aggregation.step import StepState
 from sortition.clients.named_arrays import Model, as_vector, from_vector, shared_update
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import Cohort
 from sortition.core.errors import StorageError, bad
-from sortition.core.storage.snapshot import StoredTable, part, prefixed
+from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 from sortition.federation.messages import Reply
 
 
@@ -132,7 +132,7 @@ class Combining:
             rate=rate,
             mass=made_of.cohort.mass,
         )
-        return shortened(update, made_of.norm_limit)
+        return clip_update(update, made_of.norm_limit)
 
     def export(self) -> dict[str, Array]:
         """Return the memory as arrays, for a checkpoint."""
@@ -209,17 +209,17 @@ class ModelEngine:
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return what step and rule remember."""
-        return prefixed("step.", self.state) | prefixed("combine.", self.combining.export()), {}
+        return add_prefix("step.", self.state) | add_prefix("combine.", self.combining.export()), {}
 
     def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
         """Go on with another model and memory; refuse those of another step."""
-        state = part(arrays, "step.")
+        state = take_part(arrays, "step.")
         names = self.rule.init(0).keys()
         if state.keys() != names:
             raise StorageError(f"its step kept {sorted(state)}, this one keeps {sorted(names)}.")
         self._model = dict(model)
         self.state = state
-        self.combining.restore(part(arrays, "combine."))
+        self.combining.restore(take_part(arrays, "combine."))
 
 
 def learning_rate_of(config: Mapping[str, object], names: tuple[str, ...]) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from sortition.aggregation import weighted_sum
 from sortition.clients.named_arrays import Model, shared_update
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.row_screening import norms
+from sortition.core.guards.row_screening import row_norms
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import UpdateVerdict
 from sortition.core.signals import UPDATE, Signal
@@ -157,7 +157,7 @@ class ModelCheck:
         if (at_most <= limit).all():
             return {}
         norms = np.array([distance(models[client], model) for client in clients])
-        return {clients[row]: reason for row, reason in self.guards.refused(norms).items()}
+        return {clients[row]: reason for row, reason in self.guards.find_refused(norms).items()}
 
     def shortened(self, models: Mapping[int, Model], model: Model) -> dict[int, Model]:
         """Return the models of the round that was judged last, none further from ``model`` than the guards allow."""
@@ -285,7 +285,7 @@ def distance(arrays: Model, model: Model, *, first_block: bool = False) -> float
         if np.isfinite(total):
             return float(np.sqrt(total))
         differences = [value.astype(np.float64) - start for value, start in pairs if value.size]
-        array_norms = [norms(difference.reshape(1, -1))[0] for difference in differences]
+        array_norms = [row_norms(difference.reshape(1, -1))[0] for difference in differences]
         return float(np.hypot.reduce(array_norms))
 
 

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Ids
-from sortition.core.cohort import Cohort, with_standby
+from sortition.core.cohort import Cohort, count_with_standby
 from sortition.core.errors import bad, unknown
 from sortition.core.selector import AnySelector
-from sortition.core.validation import is_number, is_whole, known_keys_only
+from sortition.core.validation import is_number, is_whole, refuse_unknown_keys
 from sortition.federation.deadline import QUESTIONS, Quantile
 from sortition.federation.staleness import RULES, Staleness
 
@@ -42,7 +42,7 @@ DEFAULT_STALENESS = Staleness()
 Setting = TypeVar("Setting", Staleness, Quantile)
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Pace:
     """How fast a federation goes; the defaults are rounds in which everybody is waited for.
@@ -330,7 +330,7 @@ class CohortPace:
         """How many clients the first selection takes, with those that stand by for the late."""
         if self.rule.kind == "buffered":
             return self.concurrency
-        return with_standby(self.cohort, self.rule.overselect)
+        return count_with_standby(self.cohort, self.rule.overselect)
 
     def free_places(self, in_flight: int) -> int:
         """Return how many places a selection fills while so many are at work."""

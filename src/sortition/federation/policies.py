@@ -18,7 +18,18 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import StorageError
-from sortition.core.policy import COUNTED, FACT_OF, MEGABYTE, UTC_OFFSET, Per, Policy, Rule, Span, read_hours, reason
+from sortition.core.policy import (
+    COUNTED,
+    FACT_OF,
+    MEGABYTE,
+    UTC_OFFSET,
+    Per,
+    Policy,
+    Rule,
+    Span,
+    explain_exclusion,
+    read_hours,
+)
 from sortition.core.questions import Measure
 from sortition.core.signals import ModelSize
 from sortition.core.streams import stream
@@ -283,7 +294,7 @@ class PolicyKeeper:
     def said(self) -> str:
         """Whom the rules left out, in words; the rules that leave out most come first."""
         counts = Counter(self.counts()).most_common()
-        return ", ".join(f"{count} ({reason(key)})" for key, count in counts)
+        return ", ".join(f"{count} ({explain_exclusion(key)})" for key, count in counts)
 
     def _broken_before(self, ids: Ids) -> dict[int, Rule]:
         """The first rule that each client breaks by the hour, or by what was done before."""

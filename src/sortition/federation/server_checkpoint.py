@@ -30,7 +30,7 @@ from sortition.core.round_record import ABOUT, HISTORY, RoundRecord
 from sortition.core.storage import lock, snapshot
 from sortition.core.storage.journal import Journal
 from sortition.core.storage.safe_files import whole_number
-from sortition.core.storage.snapshot import StoredTable, part, prefixed
+from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 from sortition.federation.ledger import LEDGER, Ledger
 from sortition.federation.members import Members
 from sortition.federation.model_engine import Engine
@@ -213,9 +213,9 @@ class RunFiles:
         if self.log_file is not None:
             salt = self.log_file.salt.hex()
         arrays = {f"model.{row}": value for row, value in enumerate(model.values())}
-        arrays |= prefixed("registrar.", selection)
-        arrays |= prefixed("facts.", facts)
-        arrays |= prefixed("engine.", memory)
+        arrays |= add_prefix("registrar.", selection)
+        arrays |= add_prefix("facts.", facts)
+        arrays |= add_prefix("engine.", memory)
         header: dict[str, object] = {
             "federation": {
                 "backend": self.backend,
@@ -233,10 +233,10 @@ class RunFiles:
             header["job"] = self.policy.job
         if self.at_work is not None:
             models, header["in_flight"] = self.at_work()
-            arrays |= prefixed("in_flight.", models)
+            arrays |= add_prefix("in_flight.", models)
         if self.shadows is not None:
             states, header["shadows"] = self.shadows.export()
-            arrays |= prefixed("shadow.", states)
+            arrays |= add_prefix("shadow.", states)
         snapshot.save(self.options.checkpoint, arrays, header)
         self.written_at = time.time()
         self._describe(self.options.checkpoint)
@@ -317,9 +317,9 @@ class RunFiles:
         if fault:
             raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
         selection = self._selection_of(arrays, header)
-        self.members.restore(part(arrays, "facts."), federation["members"])
+        self.members.restore(take_part(arrays, "facts."), federation["members"])
         self._restore_sent_arrays(federation["sent_arrays"])
-        self.engine.restore(model, part(arrays, "engine."), federation["engine"])
+        self.engine.restore(model, take_part(arrays, "engine."), federation["engine"])
         self.members.changed = True
         self.policy.job = str(header.get("job", ""))
         self.saved = Saved(
@@ -327,7 +327,7 @@ class RunFiles:
             registrar=selection.registrar,
             index=index,
             history=history,
-            in_flight=SavedPart(part(arrays, "in_flight."), dict(header.get("in_flight") or {})),
+            in_flight=SavedPart(take_part(arrays, "in_flight."), dict(header.get("in_flight") or {})),
             shadows=selection.shadows,
         )
         self.history = history
@@ -337,14 +337,14 @@ class RunFiles:
 
     def _selection_of(self, arrays: Mapping[str, Array], header: StoredTable) -> SavedSelection:
         """Return the states of the live method and of its shadows; a promoted shadow's is the live one's."""
-        states = part(arrays, "registrar.")
+        states = take_part(arrays, "registrar.")
         registrar = header["registrar"]
         table = header.get("shadows")
         arrangement = self.options.arrangement
         if table is None or arrangement is None:
             return SavedSelection(states, registrar, None)
         if table["live"] == arrangement.live_label:
-            return SavedSelection(states, registrar, (part(arrays, "shadow."), table))
+            return SavedSelection(states, registrar, (take_part(arrays, "shadow."), table))
         if not arrangement.promoted:
             raise StorageError(
                 f"its live method is {table['live']!r}, and this one's is {arrangement.live_label!r}. Give "

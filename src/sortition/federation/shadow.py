@@ -25,14 +25,14 @@ from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.row_screening import Answers
 from sortition.core.in_flight import Received
-from sortition.core.intake import with_ids
+from sortition.core.intake import attach_ids
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
-from sortition.core.observer import Reports, together
+from sortition.core.observer import Reports, add_observer
 from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
 from sortition.core.registrar import Registrar
 from sortition.core.round_record import ShadowRecord
-from sortition.core.selector import AnySelector, resolved_for
+from sortition.core.selector import AnySelector, resolve_for
 from sortition.core.turn import Turn
 from sortition.federation.pace import Pace
 from sortition.federation.participation import Participation
@@ -213,7 +213,7 @@ class Shadow:
         self.registrar = None
         self.cannot = ""
         try:
-            selector = resolved_for(self.selector, population)
+            selector = resolve_for(self.selector, population)
             self.pace.check_selector(selector)
             missing_facts = [fact for fact in selector.needs.reads if fact not in population.facts]
             if missing_facts:
@@ -263,7 +263,7 @@ class Shadow:
         registrar.index = seen.turn.index
         registrar.version = seen.turn.version
         registrar.events = seen.turn.index
-        registrar.eligibility = registrar.eligibility.copied()
+        registrar.eligibility = registrar.eligibility.copy()
         registrar.eligibility.strikes = seen.strikes.copy()
         registrar.eligibility.until = seen.until.copy()
         has_had_its_place = np.union1d(registrar.flights.ids, registrar.flights.ended_ids)
@@ -416,7 +416,7 @@ def _end_step(registrar: Registrar, step: Received) -> None:
     if registrar.version > step.version:
         return
     used_ids = np.intersect1d(step.arrived, registrar.in_flight)
-    registrar.flights = registrar.flights.stepped(used_ids)
+    registrar.flights = registrar.flights.after_step(used_ids)
     registrar.intake = None
     registrar.chosen = NOBODY
     registrar.version = step.version + 1
@@ -482,7 +482,7 @@ class Shadows:
                 self._logger.warning("The shadow %s cannot choose: %s", shadow.label, shadow.cannot)
         if saved is not None:
             self.restore(*saved)
-        live.observer = together(live.observer, self)
+        live.observer = add_observer(live.observer, self)
 
     def _visible(self, population: Population) -> Population:
         """What clients gave anyway."""
@@ -516,7 +516,7 @@ class Shadows:
         """Keep who trained, and the reports."""
         if self._seen is not None and self._seen.turn is turn:
             self._seen.finished = done.copy()
-            self._seen.reports = {name: with_ids(name, rows, done) for name, rows in reports.items()}
+            self._seen.reports = {name: attach_ids(name, rows, done) for name, rows in reports.items()}
 
     def dispatched(self, turn: Turn) -> None:
         """Keep the selection, where work outlives a step; else a shadow chooses when the round is over."""
@@ -530,7 +530,7 @@ class Shadows:
 
     def stepped(self, step: Received, reports: Reports) -> None:
         """Keep the step, and what was reported."""
-        rows_by_signal = {name: with_ids(name, rows, step.arrived) for name, rows in reports.items()}
+        rows_by_signal = {name: attach_ids(name, rows, step.arrived) for name, rows in reports.items()}
         self._events.append(Stepped(step, rows_by_signal))
 
     def joined(self, population: Population) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad, unknown
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 
 RULES = ("constant", "polynomial", "hinge", "saa")
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Staleness:
     """What an update counts that is τ versions old; a fresh one counts 1.

@@ -20,7 +20,7 @@ from sortition.clients.named_arrays import Model, as_vector, from_vector, shared
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import Cohort, Notes
 from sortition.core.errors import InputError
-from sortition.core.storage.snapshot import StoredTable, part, prefixed
+from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
 from sortition.federation.model_engine import Combining, Step, learning_rate_of
@@ -152,12 +152,12 @@ class FlowerEngine:
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return the strategy's memory, and the combining rule's."""
         memory, kinds = export_memory(self.base.strategy)
-        return prefixed("server.", memory) | prefixed("combine.", self.combining.export()), {"server": kinds}
+        return add_prefix("server.", memory) | add_prefix("combine.", self.combining.export()), {"server": kinds}
 
     def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
         """Go on with this model and what :meth:`export` gave."""
-        self.combining.restore(part(arrays, "combine."))
-        restore_memory(self.base.strategy, part(arrays, "server."), header["server"])
+        self.combining.restore(take_part(arrays, "combine."))
+        restore_memory(self.base.strategy, take_part(arrays, "server."), header["server"])
         self._model = dict(model)
 
 

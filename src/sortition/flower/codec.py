@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from sortition.core import arrays
 from sortition.core.errors import bad
-from sortition.core.signals import sketched
+from sortition.core.signals import parse_sketch_name
 from sortition.core.storage.npz import read_header
 from sortition.core.storage.snapshot import UNREADABLE
 
@@ -93,7 +93,7 @@ def without_ours(content: RecordDict) -> RecordDict:
 
 def query(name: str) -> str:
     """Return the message type that asks for a signal; a sketch is asked of the vector that it folds."""
-    return query_of(sketched(name)[0])
+    return query_of(parse_sketch_name(name)[0])
 
 
 def query_of(name: str) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
-from sortition.core.streams import sequence
+from sortition.core.streams import seed_sequence
 from sortition.learning import dropout, engines, optimiser, stacked, vector, vmapped
 from sortition.learning.batches import BatchPlan, batch_plans
 from sortition.learning.client_stack import StackJob, StackResult
@@ -494,7 +494,7 @@ def rms_by_part(squares: Vector, counts: npt.NDArray[np.int64], per_epoch: int) 
 
 
 def _layer_seed(seed: int, purpose: str, t: int, client: int) -> int:
-    return int(sequence(seed, f"{purpose}-layers", t, client).generate_state(1)[0])
+    return int(seed_sequence(seed, f"{purpose}-layers", t, client).generate_state(1)[0])
 
 
 def _device(name: str) -> torch.device:

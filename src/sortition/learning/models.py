@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from sortition.core.errors import bad, unknown
-from sortition.core.import_policy import imported
-from sortition.core.streams import sequence
+from sortition.core.import_policy import import_named
+from sortition.core.streams import seed_sequence
 from sortition.learning.char_lstm import char_lstm
 from sortition.learning.cnns import PRESETS
 from sortition.learning.resnet import resnet
@@ -97,7 +97,7 @@ def build(name: str, inputs: Shapes, classes: int, *, seed: int = 0, **options: 
     if "classes" in parameters:
         facts["classes"] = classes
     with torch.random.fork_rng(devices=[]):  # torch's initialisers know only its global generator
-        torch.manual_seed(int(sequence(seed, "model").generate_state(1)[0]))
+        torch.manual_seed(int(seed_sequence(seed, "model").generate_state(1)[0]))
         model = make(**facts, **options)
     if not isinstance(model, nn.Module):
         raise bad(f"model {name!r}", "a torch.nn.Module", type(model).__name__)
@@ -107,7 +107,7 @@ def build(name: str, inputs: Shapes, classes: int, *, seed: int = 0, **options: 
 def _maker(name: str) -> Callable[..., nn.Module]:
     """Return the function or class that makes the model of this name."""
     if ":" in name:
-        return imported(name, "model.name")
+        return import_named(name, "model.name")
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     return MODELS[name]

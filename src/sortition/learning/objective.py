@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from sortition.core.errors import InputError, bad
-from sortition.core.import_policy import imported
-from sortition.core.validation import check_takes
+from sortition.core.import_policy import import_named
+from sortition.core.validation import check_parameters
 from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, NO_LABELS, TaskRule
 
 ModelInputs: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
@@ -187,10 +187,10 @@ class Objective:
 
 def _function(path: str, who: str) -> OnTensors:
     """Return the user's function behind an import path."""
-    function = imported(path, who)
+    function = import_named(path, who)
     if isinstance(function, type) or not callable(function):
         raise bad(who, "a function (outputs, targets)", f"a {type(function).__name__}", "Give an instance of a class.")
-    check_takes(function, ("outputs", "targets"), who)
+    check_parameters(function, ("outputs", "targets"), who)
     checked: OnTensors = function
     return checked
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sortition.core.errors import bad, unknown
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 
 OPTIMIZERS = ("sgd", "adam")
 ADDED = {"optimizer": "sgd", "keep_state": False}  # configurations leave out these keys where they have these values
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class LocalRule:
     """SGD or Adam on F_k(w) + (proximal / 2) ‖w − w_t‖², with torch's meaning of weight decay and momentum.

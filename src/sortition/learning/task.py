@@ -10,7 +10,7 @@ from re import ASCII
 from re import compile as pattern
 
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import refuse_unknown_keys
 
 CROSS_ENTROPY = "cross-entropy"
 MODELS_OWN = "model"
@@ -37,7 +37,7 @@ METRIC_NAME = pattern(r"[A-Za-z_]\w{0,39}", ASCII)  # it names columns and chart
 UNNAMED = "metric"  # what tables call a metric that has no name of its own, such as a lambda's
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class TaskRule:
     """A task other than classification by cross-entropy and accuracy.

@@ -9,7 +9,7 @@ from typing import Any
 
 from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.core.policy import Policy
 from sortition.core.selector import AnySelector
 from sortition.core.storage.snapshot import StoredTable
@@ -87,7 +87,7 @@ def _selector(who: str, name: str, parameters: StoredTable) -> AnySelector:
         raise bad(f"{who}.selector", "the name of a method", name, "Its parameters go into options.")
     if ":" not in name:
         return find(name).load(**parameters)
-    method = imported(name, f"{who}.selector")
+    method = import_named(name, f"{who}.selector")
     if not (inspect.isclass(method) and issubclass(method, Selector)):
         raise bad(f"{who}.selector", "a Selector class", name)
     return method.load(**parameters)
@@ -134,7 +134,7 @@ def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
     if not isinstance(path, str) or ":" not in path:
         hint = "NVFlare writes options as JSON, so name the function by its import path."
         raise bad(f"{who}.{name}", "package.module:function", path, hint)
-    function: Callable[..., Any] = imported(path, f"{who}.{name}")
+    function: Callable[..., Any] = import_named(path, f"{who}.{name}")
     if not callable(function):
         raise bad(f"{who}.{name}", "the import path of a function", path)
     return function

@@ -78,13 +78,13 @@ def privacy_budget(
         delta: δ, usually well below one over the number of clients.
         accountant: ``rdp``, or ``pld``, which has no bound for draws without replacement.
     """
-    clients, cohort, rounds = _checked(deployment, noise, delta, accountant)
-    sampling = _sampling(selector)
+    clients, cohort, rounds = _check_numbers(deployment, noise, delta, accountant)
+    sampling = _find_sampling(selector)
     _check_guards(deployment)
     probability = _probability(selector, sampling, cohort, clients)
-    dp = _package()
-    event = _event(dp, sampling, probability=probability, cohort=cohort, clients=clients, noise=noise)
-    ledger = _ledger(dp, accountant, sampling)
+    dp = _import_package()
+    event = _make_event(dp, sampling, probability=probability, cohort=cohort, clients=clients, noise=noise)
+    ledger = _make_accountant(dp, accountant, sampling)
     repeated = dp.SelfComposedDpEvent(event, rounds)
     if not ledger.supports(repeated):
         hint = "Use accountant 'rdp'."
@@ -103,7 +103,7 @@ def privacy_budget(
     )
 
 
-def _checked(deployment: Deployment, noise: float, delta: float, accountant: str) -> tuple[int, int, int]:
+def _check_numbers(deployment: Deployment, noise: float, delta: float, accountant: str) -> tuple[int, int, int]:
     """Return clients, cohort and rounds, all of which must be given."""
     for name in ("clients", "cohort", "rounds"):
         if getattr(deployment, name) is None:
@@ -120,7 +120,7 @@ def _checked(deployment: Deployment, noise: float, delta: float, accountant: str
     return clients, cohort, rounds
 
 
-def _sampling(selector: AnySelector) -> Sampling:
+def _find_sampling(selector: AnySelector) -> Sampling:
     """Return how the method draws clients, or refuse it and say why there is no bound."""
     if selector.sampling is not None:
         return selector.sampling
@@ -154,7 +154,9 @@ def _probability(selector: AnySelector, sampling: Sampling, cohort: int, clients
     return cohort / clients
 
 
-def _event(dp: ModuleType, sampling: Sampling, *, probability: float, cohort: int, clients: int, noise: float) -> Any:
+def _make_event(
+    dp: ModuleType, sampling: Sampling, *, probability: float, cohort: int, clients: int, noise: float
+) -> Any:
     """Return one round as the accountant's event."""
     gaussian = dp.GaussianDpEvent(noise)
     if sampling == "poisson":
@@ -164,7 +166,7 @@ def _event(dp: ModuleType, sampling: Sampling, *, probability: float, cohort: in
     return gaussian
 
 
-def _ledger(dp: ModuleType, accountant: Accountant, sampling: Sampling) -> Any:
+def _make_accountant(dp: ModuleType, accountant: Accountant, sampling: Sampling) -> Any:
     """Return an accountant of dp-accounting, for the neighbours that the sampling has a bound for."""
     relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
     if sampling == "without-replacement":
@@ -189,7 +191,7 @@ def _conditions(selector: AnySelector, sampling: Sampling) -> tuple[str, ...]:
     return tuple(conditions)
 
 
-def _package() -> ModuleType:
+def _import_package() -> ModuleType:
     """Return dp-accounting, or raise how to install it."""
     try:
         package = importlib.import_module("dp_accounting")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sortition.core.selector import AnySelector
-from sortition.core.signals import Signal, sketched
+from sortition.core.signals import Signal, parse_sketch_name
 from sortition.privacy.promises import Deployment, Promises
 
 LABELS = ("bias-update", "head-update", "update", "step-gradient", "gradient")  # from which labels can be recovered
@@ -67,7 +67,8 @@ def single_updates(selector: AnySelector, promises: Promises, deployment: Deploy
         yield PrivacyFinding(
             rule="single-updates",
             unsound=True,
-            sentence=f"it needs {_joined(exact_signals)} of single clients, and secure aggregation shows sums only.",
+            sentence=f"it needs {_list_names(exact_signals)} of single clients, and secure aggregation shows sums "
+            "only.",
             references=("bonawitz",),
         )
     if deployment.combine != "mean":
@@ -116,7 +117,7 @@ def amplification(selector: AnySelector, promises: Promises, deployment: Deploym
     names = data_dependence(selector)
     if names:
         sentence = (
-            f"who is chosen depends on clients' data ({_joined(names)}): amplification by sampling does not hold. "
+            f"who is chosen depends on clients' data ({_list_names(names)}): amplification by sampling does not hold. "
             "Account for every round in full. 'sortition budget' has no bound for it."
         )
     else:
@@ -128,7 +129,7 @@ def amplification(selector: AnySelector, promises: Promises, deployment: Deploym
 
 
 def beside_the_noise(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """What clients send beside their updates has no noise."""
+    """Return what clients send beside their updates has no noise."""
     if not promises.private:
         return
     signal_names = _signal_names(selector)
@@ -136,7 +137,8 @@ def beside_the_noise(selector: AnySelector, promises: Promises, deployment: Depl
         yield PrivacyFinding(
             rule="beside-the-noise",
             unsound=True,
-            sentence=f"clients send {_joined(signal_names)} beside their updates, without noise: ε does not cover it.",
+            sentence=f"clients send {_list_names(signal_names)} beside their updates, without noise: ε does not "
+            "cover it.",
             references=("dwork",),
         )
     fact_names = _facts_on_data(selector)
@@ -144,9 +146,9 @@ def beside_the_noise(selector: AnySelector, promises: Promises, deployment: Depl
         return
     facts_have_noise = selector.parameters().get("epsilon") is not None
     if facts_have_noise:
-        sentence = f"the noise on {_joined(fact_names)} has an ε of its own: the budgets add up."
+        sentence = f"the noise on {_list_names(fact_names)} has an ε of its own: the budgets add up."
     else:
-        sentence = f"{_joined(fact_names)} are given to the server without noise: ε does not cover them."
+        sentence = f"{_list_names(fact_names)} are given to the server without noise: ε does not cover them."
     yield PrivacyFinding(
         rule="beside-the-noise", unsound=not facts_have_noise, sentence=sentence, references=("dwork",)
     )
@@ -156,13 +158,13 @@ def label_recovery(selector: AnySelector, promises: Promises, deployment: Deploy
     """Changes of the output layer say which labels a client has."""
     if not (promises.private or promises.secure_aggregation):
         return
-    names = [name for name in _signal_names(selector) if sketched(name)[0] in LABELS]
+    names = [name for name in _signal_names(selector) if parse_sketch_name(name)[0] in LABELS]
     if names:
         yield PrivacyFinding(
             rule="label-recovery",
             unsound=True,
-            sentence=f"the server sees {_joined(names)} of a single client: what attacks that recover its labels start "
-            "from.",
+            sentence=f"the server sees {_list_names(names)} of a single client: what attacks that recover its labels "
+            "start from.",
             references=("zhao", "wainakh"),
         )
 
@@ -215,7 +217,7 @@ def _facts_on_data(selector: AnySelector) -> list[str]:
     return [name for name in (*needs.reads, *needs.optional) if name not in COUNTED]
 
 
-def _joined(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """List names in a sentence: ``a, b and c``."""
     words = [name.replace("_", " ") for name in names]
     if len(words) == 1:

@@ -7,12 +7,12 @@ from typing import Literal
 
 from sortition.core.errors import bad
 from sortition.core.guards.settings import Guards
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import refuse_unknown_keys
 
 KINDS = ("none", "central", "local")
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Promises:
     """What a federation promises its clients. The simulator computes nothing of it: ``sortition lint`` reads it.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from sortition.core.errors import InputError, unknown
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.results.metrics import metric
 from sortition.studies.config import StrictTable, validated
 from sortition.studies.plan import StudyPlan, plan, read
@@ -115,5 +115,5 @@ def load_preset(name: str) -> Preset:
 
 def hook(figure: FigureHook) -> Callable[..., str]:
     """Import the function of a figure."""
-    function: Callable[..., str] = imported(figure.make, "figure.make")
+    function: Callable[..., str] = import_named(figure.make, "figure.make")
     return function

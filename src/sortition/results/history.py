@@ -293,7 +293,7 @@ def _distinct(ids: Ids) -> bool:
 def _whole_counts(name: str, rows: Array, checkpoint: Path) -> Array:
     """Facts that count examples, as whole numbers."""
     try:
-        check_fact(name, rows, len(rows), who=checkpoint.name)
+        check_fact(name, rows, len(rows), subject=checkpoint.name)
     except InputError as error:
         raise StorageError(f"{checkpoint} is damaged: {error}") from None
     return np.asarray(np.rint(rows), np.int64)

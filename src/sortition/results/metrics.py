@@ -15,7 +15,7 @@ from sortition.core import arrays
 from sortition.core.arrays import Array, Floats, jain_index
 from sortition.core.cost import CURRENCIES, Currency, cumulative_costs, total_bytes, total_passes
 from sortition.core.errors import bad
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.core.validation import is_number
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
 from sortition.results.equal_cost import mean_over, value_at
@@ -381,7 +381,7 @@ METRICS: dict[str, Metric] = {
 def metric(name: str) -> Metric:
     """Return a metric by name, or by ``package.module:function``."""
     if ":" in name:
-        return _checked(imported(name, "table.metric"), name)
+        return _checked(import_named(name, "table.metric"), name)
     if name not in METRICS:
         raise bad("table.metric", f"one of {', '.join(METRICS)}, or package.module:function", name)
     return METRICS[name]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sortition.core.errors import InputError, StorageError, bad, closest, printable, shown
+from sortition.core.errors import InputError, StorageError, bad, printable, show_value, suggest_name
 from sortition.core.storage.safe_files import read_regular
 
 LISTED = 12  # clients that a sentence lists
@@ -83,7 +83,9 @@ class ClientNames:
             else:
                 hint = "No names of clients are known here: --names gives a file of them."
             raise bad("--client", rule, text, hint)
-        raise bad("--client", f"the name of a client, or {rule}", text, closest(text, self._names.values()).strip())
+        raise bad(
+            "--client", f"the name of a client, or {rule}", text, suggest_name(text, self._names.values()).strip()
+        )
 
 
 def names_by_id(names: Iterable[str]) -> ClientNames:
@@ -104,5 +106,5 @@ def read_names(path: Path) -> ClientNames:
     else:
         names = content
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"--names must be {NAMES_RULE}; got {shown(names)} in {path}.")
+        raise InputError(f"--names must be {NAMES_RULE}; got {show_value(names)} in {path}.")
     return names_by_id(names)

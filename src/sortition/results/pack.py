@@ -20,8 +20,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from sortition.core.errors import InputError, StorageError, shown
-from sortition.core.storage.safe_files import LONGEST_TEXT, check_format, opened
+from sortition.core.errors import InputError, StorageError, show_value
+from sortition.core.storage.safe_files import LONGEST_TEXT, check_format, open_regular
 from sortition.results import run_folder
 
 ENDING = ".zip"
@@ -104,7 +104,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> str:
 def _add_file(archive: zipfile.ZipFile, name: str, path: Path) -> str:
     """Add a file piece by piece, and return its SHA-256."""
     digest = hashlib.sha256()
-    with opened(path) as source, archive.open(_member(name), "w", force_zip64=True) as target:
+    with open_regular(path) as source, archive.open(_member(name), "w", force_zip64=True) as target:
         while piece := source.read(PIECE):
             digest.update(piece)
             target.write(piece)
@@ -149,7 +149,7 @@ def _unpacked(path: Path, documents: Sequence[str]) -> Iterator[Path]:
 def _unpack(path: Path, folder: Path, documents: Sequence[str]) -> None:
     """Write the runs of a pack into an empty folder, after all that it announces has been checked."""
     try:
-        with opened(path) as file, zipfile.ZipFile(file) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             members = _checked_members(archive, path, documents)
             digests = _digests(archive, members, path)
             for name, member in members.items():
@@ -160,7 +160,7 @@ def _unpack(path: Path, folder: Path, documents: Sequence[str]) -> None:
                     target = folder.joinpath(*PurePosixPath(name).parts[1:])
                 digest = _copy(archive, member, target)
                 if digest != digests[name]:
-                    raise StorageError(f"{path} is damaged: {shown(name)} has not the SHA-256 of its contents.")
+                    raise StorageError(f"{path} is damaged: {show_value(name)} has not the SHA-256 of its contents.")
     except FileNotFoundError:
         raise InputError(f"{path} must be a folder of runs or a pack; got nothing there.") from None
     except StorageError:
@@ -181,7 +181,7 @@ def _checked_members(archive: zipfile.ZipFile, path: Path, documents: Sequence[s
         if not problem and member.filename.casefold() in folded:
             problem = "stands there twice"
         if problem:
-            raise StorageError(f"{path} is no pack of a study: {shown(member.filename)} {problem}.")
+            raise StorageError(f"{path} is no pack of a study: {show_value(member.filename)} {problem}.")
         folded.add(member.filename.casefold())
         members[member.filename] = member
     announced = sum(member.file_size for member in listed)
@@ -244,7 +244,7 @@ def _copy(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path | None
         while piece := source.read(min(PIECE, left + 1)):
             left -= len(piece)
             if left < 0:
-                raise ValueError(f"{shown(member.filename)} is larger than announced")
+                raise ValueError(f"{show_value(member.filename)} is larger than announced")
             digest.update(piece)
             if file is not None:
                 file.write(piece)

@@ -25,9 +25,9 @@ import numpy as np
 from pydantic import Field
 
 from sortition.core import LOSS, Cohort, Feedback, Measure, Needs, Reading, Round, Selector, State, method, per_client
-from sortition.core.arrays import Floats, without
+from sortition.core.arrays import Floats, remove_ids
 from sortition.core.population import Population
-from sortition.core.sampling import leading, uniformly, weighted
+from sortition.core.sampling import draw_uniformly, draw_weighted, take_largest_unsorted
 from sortition.core.selector import Asking
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -78,10 +78,10 @@ class Active(Selector[Memory]):
         n_softmax = math.floor((1 - self.alpha3) * round.places + 1e-9)
         n_softmax = min(n_softmax, int(np.isfinite(value).sum()))
         n_candidates = max(ids.size - math.floor(self.alpha1 * ids.size), n_softmax)
-        candidates = leading(ids, value, n_candidates)
+        candidates = take_largest_unsorted(ids, value, n_candidates)
         odds = softmax_odds(self.alpha2 * state.value[candidates])
-        by_softmax = weighted(candidates, odds, n_softmax, round.rng)
-        by_lot = uniformly(without(ids, by_softmax), round.places - by_softmax.size, round.rng)
+        by_softmax = draw_weighted(candidates, odds, n_softmax, round.rng)
+        by_lot = draw_uniformly(remove_ids(ids, by_softmax), round.places - by_softmax.size, round.rng)
         return Cohort.uniform(np.concatenate([by_softmax, by_lot]))
 
     def observe(self, state: Memory, feedback: Feedback) -> None:

@@ -8,7 +8,7 @@ reaches fewer than T of them.
 |---|---|
 | N users, batches of T users each, fixed once | ``batch`` = T; ``state.batch`` (N,), drawn when first met |
 | a legal set: a union of K/T whole batches | ``select`` |
-| available batches: all T users are available | ``_complete`` |
+| available batches: all T users are available | ``_find_complete`` |
 | ℓ, the least used user; uniformly among legal sets with ℓ | ``rule="with-least-used"`` |
 | the legal set with the smallest sum of counts (released code) | ``rule="least-used"``, the default |
 | uniformly among legal sets (no fairness) | ``rule="random"`` |
@@ -76,19 +76,19 @@ class BatchPartitioning(Selector[Memory]):
             return Cohort.uniform([])  # places are free for less than a batch: it waits for more of them
         if self.batch > round.budget:
             raise bad("BatchPartitioning.batch", f"at most the budget, {round.budget}", self.batch)
-        self._form(state, round)
+        self._form_batches(state, round)
         sizes = np.bincount(state.batch[state.batch >= 0], minlength=state.batches)
-        complete = _complete(state.batch[round.available], sizes)
+        complete = _find_complete(state.batch[round.available], sizes)
         places = round.budget // self.batch  # K/T
         if complete.size < places and complete.size < np.count_nonzero(sizes):
             return Cohort.uniform([], notes={"batches_available": int(complete.size), "batches_needed": places})
-        order = self._order(complete, self._picks_of(state, complete), round.rng)
-        chosen = _that_fit(order, sizes, round.budget, places)
+        order = self._order_batches(complete, self._picks_of(state, complete), round.rng)
+        chosen = _take_fitting(order, sizes, round.budget, places)
         ids = np.flatnonzero(np.isin(state.batch, chosen))
         state.picks[ids] += 1
         return Cohort.uniform(ids, notes={"batches": chosen.tolist(), "batch_size": self.batch})
 
-    def _form(self, state: Memory, round: Round) -> None:
+    def _form_batches(self, state: Memory, round: Round) -> None:
         """Put clients without a batch into new ones.
 
         In the first round the last batch takes those who are left over, if the budget holds it.
@@ -115,7 +115,7 @@ class BatchPartitioning(Selector[Memory]):
         picks[state.batch[assigned]] = state.picks[assigned]
         return picks[batches]
 
-    def _order(self, complete: Ids, picks: Array, rng: np.random.Generator) -> Ids:
+    def _order_batches(self, complete: Ids, picks: Array, rng: np.random.Generator) -> Ids:
         """Return the available batches in the order in which they get places; ties are broken by chance."""
         shuffled = rng.permutation(complete.size)
         if self.rule == "random" or not complete.size:
@@ -133,14 +133,14 @@ class BatchPartitioning(Selector[Memory]):
         return [{}, {"batch": 3, "rule": "with-least-used"}, {"batch": 1, "rule": "random"}]
 
 
-def _complete(batch_of_available: Ids, sizes: Array) -> Ids:
+def _find_complete(batch_of_available: Ids, sizes: Array) -> Ids:
     """Return the batches all of whose members are available."""
     assigned = batch_of_available[batch_of_available >= 0]
     n_available = np.bincount(assigned, minlength=sizes.size)
     return np.flatnonzero((sizes > 0) & (n_available == sizes))
 
 
-def _that_fit(order: Ids, sizes: Array, budget: int, places: int) -> Ids:
+def _take_fitting(order: Ids, sizes: Array, budget: int, places: int) -> Ids:
     """Return the first of these batches that fit into the budget; the last batch may be larger than the others."""
     chosen: list[int] = []
     room = budget

@@ -2,7 +2,7 @@
 
 | paper | here |
 |---|---|
-| m draws with replacement, P(k) = p_k = n_k/n | ``with_replacement`` over the available |
+| m draws with replacement, P(k) = p_k = n_k/n | ``draw_with_replacement`` over the available |
 | (1/m) Σ over draws of w_k | weight = draws of k / m: a client drawn twice trains once and counts twice |
 
 E[Σ weights_k w_k] = Σ p_k w_k when everybody is available. FedProx selects like this and adds a proximal term to the
@@ -22,7 +22,7 @@ import numpy as np
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method
 from sortition.core.arrays import Ids
-from sortition.core.sampling import with_replacement
+from sortition.core.sampling import draw_with_replacement
 
 
 @method
@@ -54,17 +54,17 @@ class BySize(Selector[State]):
     def select(self, state: State, round: Round) -> Cohort:
         """Draw m times with replacement; how often a client was drawn is its weight."""
         if not self.lost:
-            return self._cohort(self._draws(round.available, round))
-        draws = self._draws(round.population.known, round)
+            return self._weigh(self._draw(round.available, round))
+        draws = self._draw(round.population.known, round)
         available_draws = draws[np.isin(draws, round.available)]
         n_lost = int(draws.size - available_draws.size)
-        return self._cohort(available_draws, notes={"lost": n_lost})
+        return self._weigh(available_draws, notes={"lost": n_lost})
 
-    def _draws(self, pool: Ids, round: Round) -> Ids:
+    def _draw(self, pool: Ids, round: Round) -> Ids:
         """Draw m clients of the pool with replacement, in proportion to their sizes."""
-        return with_replacement(pool, round.population.sizes[pool], round.budget, round.rng)
+        return draw_with_replacement(pool, round.population.sizes[pool], round.budget, round.rng)
 
-    def _cohort(self, draws: Ids, notes: Mapping[str, int] | None = None) -> Cohort:
+    def _weigh(self, draws: Ids, notes: Mapping[str, int] | None = None) -> Cohort:
         """Weigh the clients that were drawn as ``repeats`` says."""
         if self.repeats == "once":
             return Cohort.uniform(np.unique(draws), notes=notes or {})

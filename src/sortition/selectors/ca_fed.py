@@ -6,7 +6,7 @@ time slow convergence. CA-Fed leaves out clients where that lowers a bound of th
 | paper | here |
 |---|---|
 | α_k, weight in the target objective | ``target``: n_k/n, or 1/N |
-| π_k, λ_k: availability and its correlation (two-state Markov chain) | ``count_moves``, ``estimates`` |
+| π_k, λ_k: availability and its correlation (two-state Markov chain) | ``count_moves``, ``estimate_availability`` |
 | F̂_k ← s F̂_k + (1 − s) F_k(w) of the active clients | ``state.loss``, the question ``LOSS``; s = ``smoothing`` |
 | q_k = α_k/π̂_k, p_k = π_k q_k / Σ_h π_h q_h | with q = α/π̂ on the kept clients p_k = α_k / Σ_kept α |
 | ε(q) = Σ_k p_k (F̂_k − F*_k) + κ Γ̂ d_TV(α, p)², Γ̂ = max_k (F̂_k − F*_k) | :func:`prune`; κ = ``bias`` |
@@ -34,10 +34,10 @@ from pydantic import Field
 
 from sortition.core import LOSS, Cohort, Measure, Needs, Reading, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TOLERANCE, rounded
-from sortition.selectors._parts.shares import shares
+from sortition.selectors._parts.shares import as_shares
 
 CHUNK = 65_536  # clients whose numbers are unpacked at a time
 
@@ -93,7 +93,7 @@ class CAFed(Selector[Memory]):
         rounds_passed = round.index - state.last if state.last >= 0 else 0
         count_moves(state.moves, state.was_available, round.available, rounds_passed)
         state.last = round.index
-        pi, correlation = estimates(state.moves[known_ids])
+        pi, correlation = estimate_availability(state.moves[known_ids])
         alpha = self._target(round)
         most_correlated_first = np.argsort(-rounded(np.abs(correlation)), kind="stable")
         rarest_first = np.argsort(rounded(pi), kind="stable")
@@ -110,7 +110,7 @@ class CAFed(Selector[Memory]):
         notes = {"left_out": int(known_ids.size - keeps.sum()), "kept_available": int(ids.size)}
         if self.train == "all":
             return Cohort(ids, q[ids], full=True, mass="expected", notes=notes)
-        chosen = np.sort(uniformly(ids, round.budget, round.rng))
+        chosen = np.sort(draw_uniformly(ids, round.budget, round.rng))
         weights = q[chosen] * (ids.size / max(chosen.size, 1))
         return Cohort(chosen, weights, mass="expected", notes=notes)
 
@@ -134,8 +134,8 @@ class CAFed(Selector[Memory]):
         """Return α_k of the known clients."""
         known_ids = round.population.known
         if self.target == "equal":
-            return shares(np.ones(known_ids.size))
-        return shares(np.asarray(round.population.sizes[known_ids], np.float64))
+            return as_shares(np.ones(known_ids.size))
+        return as_shares(np.asarray(round.population.sizes[known_ids], np.float64))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def prune(alpha: Floats, loss: Floats, order: Ids, bias: float, tolerance: float
     kept_loss = float(alpha @ loss)  # Σ α_k (F̂_k − F*_k) over the kept clients
     kappa_gamma = bias * float(loss.max(initial=0.0))  # κ Γ̂
     epsilon = kept_loss
-    for k, share, share_loss in _python_numbers(order, alpha, alpha * loss):
+    for k, share, share_loss in _iterate_as_python(order, alpha, alpha * loss):
         remaining = 1.0 - removed_share - share
         if not keeps[k] or remaining <= TOLERANCE:  # nobody would be left
             continue
@@ -174,7 +174,7 @@ def prune(alpha: Floats, loss: Floats, order: Ids, bias: float, tolerance: float
     return np.array(keeps, bool)
 
 
-def _python_numbers(order: Ids, shares: Floats, losses: Floats) -> Iterator[tuple[int, float, float]]:
+def _iterate_as_python(order: Ids, shares: Floats, losses: Floats) -> Iterator[tuple[int, float, float]]:
     """Yield each client along ``order`` with its two entries as Python's own numbers: a loop over numpy's is slower."""
     for start in range(0, order.size, CHUNK):
         positions = order[start : start + CHUNK]
@@ -207,7 +207,7 @@ def count_moves(moves: Array, was_available: Array, available: Ids, rounds: int)
     moves[previous & is_available, 3] += 1
 
 
-def estimates(moves: Array) -> tuple[Floats, Floats]:
+def estimate_availability(moves: Array) -> tuple[Floats, Floats]:
     """Return π̂ and λ̂ of each client (n,), from its counts of moves (n, 4).
 
     π is the chance of being available, λ = P(1→1) + P(0→0) − 1 the second eigenvalue of the client's Markov chain: 0

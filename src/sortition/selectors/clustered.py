@@ -26,7 +26,7 @@ from pydantic import Field
 
 from sortition.core import UPDATE, Cohort, Feedback, Needs, Round, Selector, Signal, State, method, per_client
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.selectors._parts.bins import Bins, by_groups, by_size, loose, whole
+from sortition.selectors._parts.bins import Bins, as_whole_sizes, fill_bins_by_groups, fill_bins_by_size, remaining_mass
 from sortition.selectors._parts.linkage import Gap, cut_to_mass, tree_groups
 
 
@@ -77,10 +77,10 @@ class Clustered(Selector[Memory]):
         """Return W_1 … W_m over positions in ``round.available``."""
         ids = round.available
         m = round.budget
-        sizes = whole(round.population.sizes[ids], m)
+        sizes = as_whole_sizes(round.population.sizes[ids], m)
         if self.by == "size" or ids.size < 2:
-            return by_size(sizes, m)
-        mass = loose(sizes, m)
+            return fill_bins_by_size(sizes, m)
+        mass = remaining_mass(sizes, m)
         capacity = float(sizes.sum())
 
         def cut(links: Array, leaves: Ids) -> Ids:
@@ -90,7 +90,7 @@ class Clustered(Selector[Memory]):
             return cut_to_mass(links, leaf_mass(mass, trained, leaves), capacity)
 
         groups = tree_groups(state.update, cut, self.exact_up_to, round.rng, among=ids, gap=self.gap)
-        return by_groups(sizes, m, groups, round.rng)
+        return fill_bins_by_groups(sizes, m, groups, round.rng)
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Draw one client from each distribution."""

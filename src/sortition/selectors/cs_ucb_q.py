@@ -7,10 +7,10 @@ required share of the rounds.
 |---|---|
 | τ_k, clipped at τ_max | the report ``DURATION``; ``latency_limit``, None for the longest seen so far |
 | r_k = 1 − τ_k / τ_max, its mean ȳ_k over z_k plays | from ``state.latency`` and ``state.plays`` |
-| ŷ_k = min(ȳ_k + √(2 ln t / z_k), 1), 1 if z_k = 0 | ``_optimistic`` |
+| ŷ_k = min(ȳ_k + √(2 ln t / z_k), 1), 1 if z_k = 0 | ``_optimistic_rewards`` |
 | c_k, required share of rounds | ``fraction`` · m / N, or · m n_k / n with ``rate="size"`` |
 | D_k ← max(D_k + c_k − b_k(t − 1), 0) | ``state.queue``, ``state.chosen`` |
-| S_t: the m largest (1 − β) ŷ_k + β D_k | ``top`` over the available clients only |
+| S_t: the m largest (1 − β) ŷ_k + β D_k | ``take_largest`` over the available clients only |
 | weights n_k / Σ_S n_k | ``Cohort.by_size`` |
 
 Deviations: without a ``latency_limit`` the reward is relative to the longest latency so far. Ties go to the lowest
@@ -30,7 +30,7 @@ from pydantic import Field
 
 from sortition.core import DURATION, Cohort, Feedback, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Floats, Ids
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 from sortition.core.ties import rounded
 
 
@@ -78,19 +78,21 @@ class CSUCBQ(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Serve the queues, then take the largest sums of optimism and debt."""
-        required = self._required(round)
+        required = self._required_rates(round)
         skipped = round.index - state.last - 1
         state.queue = np.maximum(state.queue + required - state.chosen, 0.0) + skipped * required
         ids = round.available
-        optimism = self._optimistic(state, ids, round.index + 1)
+        optimism = self._optimistic_rewards(state, ids, round.index + 1)
         score = (1 - self.beta) * optimism + self.beta * state.queue[ids]
-        members = top(ids, rounded(score, 1.0), round.budget)  # D_k sums small steps: near 0 its bits are noise
+        members = take_largest(
+            ids, rounded(score, 1.0), round.budget
+        )  # D_k sums small steps: near 0 its bits are noise
         state.chosen[:] = 0
         state.chosen[members] = 1
         state.last = round.index
         return Cohort.by_size(members, round.population.sizes, notes={"longest_queue": float(state.queue.max())})
 
-    def _required(self, round: Round) -> Floats:
+    def _required_rates(self, round: Round) -> Floats:
         """Return c_k of all clients (N,); 0 for unknown ones."""
         known_ids = round.population.known
         sizes = np.asarray(round.population.sizes[known_ids], np.float64)
@@ -101,7 +103,7 @@ class CSUCBQ(Selector[Memory]):
             share[known_ids] = 1.0 / known_ids.size
         return np.minimum(self.fraction * round.budget * share, 1.0)
 
-    def _optimistic(self, state: Memory, ids: Ids, t: int) -> Floats:
+    def _optimistic_rewards(self, state: Memory, ids: Ids, t: int) -> Floats:
         """Return ŷ_k of these clients; 1 before the first play, since the latency is 0 then."""
         longest = self.latency_limit or state.longest  # τ_max
         reward = np.ones(ids.size)  # ȳ_k

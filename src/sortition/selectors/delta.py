@@ -43,9 +43,9 @@ from sortition.core import (
     per_client,
 )
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import weighted, with_replacement
+from sortition.core.sampling import draw_weighted, draw_with_replacement
 from sortition.core.ties import rounded
-from sortition.selectors._parts.shares import shares
+from sortition.selectors._parts.shares import as_shares
 
 
 @dataclass
@@ -94,14 +94,14 @@ class Delta(Selector[Memory]):
         return Needs(reports=reports)
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Draw clients by p, and weigh them by inverse probability."""
+        """Draw clients with probabilities p, and weigh each draw by w_i / p_i."""
         available = round.available
-        p = shares((1 - self.mix) * state.share[available] + self.mix)
+        p = as_shares((1 - self.mix) * state.share[available] + self.mix)  # a share of 1 is the uniform probability
         w = self._weights(round)
         if self.draw == "distinct":
-            draws = weighted(available, p, round.budget, round.rng)
+            draws = draw_weighted(available, p, round.budget, round.rng)
         else:
-            draws = with_replacement(available, p, round.budget, round.rng)
+            draws = draw_with_replacement(available, p, round.budget, round.rng)
         ids, counts = np.unique(draws, return_counts=True)
         rows = np.searchsorted(available, ids)
         ratio = np.divide(w[rows], p[rows], out=np.zeros(ids.size), where=p[rows] > 0)
@@ -112,8 +112,8 @@ class Delta(Selector[Memory]):
     def _weights(self, round: Round) -> Floats:
         """Return w_i, shares among the available clients."""
         if self.weigh == "size":
-            return shares(np.asarray(round.population.sizes[round.available], float))
-        return shares(np.ones(round.available.size))
+            return as_shares(np.asarray(round.population.sizes[round.available], float))
+        return as_shares(np.ones(round.available.size))
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Set p of the participants by z; their total stays as it was."""

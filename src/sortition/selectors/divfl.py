@@ -40,11 +40,17 @@ from sortition.core import (
     shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.distances import between, grown
+from sortition.selectors._parts.distances import distances_between, enlarge_table
 from sortition.selectors._parts.facility import greedy_cover, represented_mass, stochastic_cover
-from sortition.selectors._parts.facility_sampled import SHORT_WIDTH, sample_size, sampled_cover, shortened, stored
+from sortition.selectors._parts.facility_sampled import (
+    SHORT_WIDTH,
+    sample_size,
+    sampled_cover,
+    shorten_rows,
+    store_rows,
+)
 
 
 @dataclass
@@ -108,7 +114,7 @@ class DivFL(Selector[Memory]):
         keeps_pairs = self._make_room(state)
         candidates = available
         if not keeps_pairs:
-            candidates = np.sort(uniformly(available, sample_size(self.sample, round.budget), round.rng))
+            candidates = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
         to_ask = candidates
         if self.refresh == "cohort":
             to_ask = candidates[~state.has_gradient[candidates]]
@@ -121,7 +127,7 @@ class DivFL(Selector[Memory]):
         else:
             covering, mass = self._cover_sample(state, round, pool)
         unknown = available[~state.has_gradient[available]]
-        substitutes = uniformly(unknown, round.places - covering.size, round.rng)
+        substitutes = draw_uniformly(unknown, round.places - covering.size, round.rng)
         ids = np.append(covering, substitutes)
         if self.weights == "size":
             return Cohort.by_size(ids, round.population.sizes)
@@ -149,28 +155,31 @@ class DivFL(Selector[Memory]):
         return pool[picks], represented_mass(table[picks])
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> tuple[Ids, Floats]:
-        """Cover a sample of the known clients by the best of the whole pool, beyond ``exact_up_to``."""
+        """Cover a sample of the known clients, where there are more than ``exact_up_to``.
+
+        Some candidates are searched first; then everybody in the pool may take the place of a chosen one.
+        """
         if pool.size == 0:
             return pool, np.empty(0)
         known_ids = np.flatnonzero(state.has_gradient)
         size = sample_size(self.sample, round.budget)
-        references = np.sort(uniformly(known_ids, size, round.rng))
-        candidates = np.sort(uniformly(pool, size, round.rng))
+        references = np.sort(draw_uniformly(known_ids, size, round.rng))
+        candidates = np.sort(draw_uniformly(pool, size, round.rng))
         mass = np.full(references.size, known_ids.size / references.size)
         ids = sampled_cover(
             rows=state.rows, pool=pool, candidates=candidates, references=references, k=round.budget, mass=mass
         )
-        return ids, represented_mass(between(state.rows[ids], state.rows[references]), mass)
+        return ids, represented_mass(distances_between(state.rows[ids], state.rows[references]), mass)
 
     def _make_room(self, state: Memory) -> bool:
         """Make room for clients that joined, and say whether all pairs are kept."""
         keeps_pairs = state.n_clients <= self.exact_up_to
         if keeps_pairs:
-            state.distance = grown(state.distance, state.n_clients, 0.0)
+            state.distance = enlarge_table(state.distance, state.n_clients, 0.0)
             return True
         state.distance = None
         if state.rows.shape[1] > SHORT_WIDTH:
-            state.rows = shortened(state.rows, SHORT_WIDTH).astype(np.float32)
+            state.rows = shorten_rows(state.rows, SHORT_WIDTH).astype(np.float32)
         return False
 
     def _learn(self, state: Memory, reading: Reading) -> None:
@@ -179,11 +188,11 @@ class DivFL(Selector[Memory]):
             return
         vectors = reading.values.reshape(len(reading), -1)
         width = SHORT_WIDTH if state.distance is None else vectors.shape[1]
-        state.rows = stored(state.rows, reading.ids, vectors, width)
+        state.rows = store_rows(state.rows, reading.ids, vectors, width)
         state.has_gradient[reading.ids] = True
         if state.distance is not None:
             known_ids = np.flatnonzero(state.has_gradient)
-            table = between(state.rows[reading.ids], state.rows[known_ids])
+            table = distances_between(state.rows[reading.ids], state.rows[known_ids])
             table[reading.ids[:, None] == known_ids] = 0.0
             state.distance[np.ix_(reading.ids, known_ids)] = table
             state.distance[np.ix_(known_ids, reading.ids)] = table.T

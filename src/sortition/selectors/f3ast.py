@@ -7,7 +7,7 @@ that minimise the variance of the average.
 |---|---|
 | p_k, share of the data | ``data_shares``: of the known clients |
 | H(r) = Σ_k p_k² / r_k, to be minimised over achievable rates | never formed |
-| S_t: the min(K_t, abs(A_t)) available clients with the largest −∂H/∂r_k = p_k² / r_k² | ``top`` by p_k / r_k |
+| S_t: the min(K_t, abs(A_t)) available clients with the largest −∂H/∂r_k = p_k² / r_k² | the largest p_k / r_k |
 | r ← (1 − β) r + β·1[k ∈ S_t], for all clients | ``state.rate``, β = ``beta`` |
 | w ← w + Σ_{k∈S_t} (p_k / r_k) Δ_k, r after the update | the weights, ``mass="expected"`` |
 | r(0) | ``start``: min(1, K p_k), or p_k as released |
@@ -32,7 +32,7 @@ from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Floats, Ids
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 from sortition.selectors._parts.shares import data_shares
 
 
@@ -76,11 +76,11 @@ class F3AST(Selector[Memory]):
         """Choose by the largest marginals, then update the rates, then weigh by them."""
         known_ids = round.population.known
         p = data_shares(round.population)
-        self._enrol(state, round, p)
+        self._start_rates(state, round, p)
         skipped = round.index - state.last - 1
         state.rate[known_ids] *= (1 - self.beta) ** skipped
         state.last = round.index
-        chosen = top(round.available, _ratio(p, state.rate, round.available), round.budget)
+        chosen = take_largest(round.available, _ratio(p, state.rate, round.available), round.budget)
         state.rate[known_ids] *= 1 - self.beta
         state.rate[chosen] += self.beta
         weights = _ratio(p, state.rate, chosen)
@@ -89,7 +89,7 @@ class F3AST(Selector[Memory]):
         notes = {"expected_size": float(state.rate[known_ids].sum())}
         return Cohort(chosen, weights, mass="expected", notes=notes)
 
-    def _enrol(self, state: Memory, round: Round, p: Floats) -> None:
+    def _start_rates(self, state: Memory, round: Round, p: Floats) -> None:
         """Set r(0) of clients that are known for the first time."""
         known_ids = round.population.known
         newcomers = known_ids[np.isnan(state.rate[known_ids])]

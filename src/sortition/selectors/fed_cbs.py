@@ -36,10 +36,10 @@ from pydantic import Field
 from sortition.core import PRODUCTS, Cohort, Measure, Needs, Round, Selector, State, method, per_client, per_pair
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
-from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
+from sortition.selectors._parts.pair_products import MOST_CLIENTS, find_without_products, store_products
 
 
 @dataclass
@@ -123,18 +123,18 @@ class FedCBS(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Draw the cohort's members one after another."""
         if isinstance(state, PairMemory):
-            strangers = without_products(state.products, round.available)
+            strangers = find_without_products(state.products, round.available)
             if strangers.size:
                 answer = yield Measure(PRODUCTS, strangers)
                 store_products(state.products, strangers, answer)
-        pool = self._pool(state, round)
+        pool = self._make_pool(state, round)
         places = min(round.places, pool.ids.size)
         if places:
             self._draw_sequentially(pool, state, round, places)
         if self.draw == "joint" and 0 < places < pool.ids.size:
             self._exchange(pool, round.rng, places)
         silent = np.setdiff1d(round.available, pool.ids, assume_unique=True)
-        ids = np.concatenate([pool.members, uniformly(silent, round.places - places, round.rng)])
+        ids = np.concatenate([pool.members, draw_uniformly(silent, round.places - places, round.rng)])
         state.picks[ids] += 1
         notes: dict[str, Any] = {}
         if places:
@@ -143,8 +143,8 @@ class FedCBS(Selector[Memory]):
             notes |= privacy_note(self.epsilon, self.noise, self.delta)
         return Cohort.by_size(ids, round.population.sizes, notes=notes)
 
-    def _pool(self, state: Memory, round: Round) -> Pool:
-        """Return the candidates and their inner products."""
+    def _make_pool(self, state: Memory, round: Round) -> Pool:
+        """Return the pool of the candidates, whose products come from the clients or from (noised) label counts."""
         if isinstance(state, PairMemory):
             has_products = np.isfinite(np.diag(state.products)[round.available])
             ids = round.available[has_products]
@@ -158,7 +158,7 @@ class FedCBS(Selector[Memory]):
             )
         counts = np.asarray(round.population.label_counts[round.available], np.float64)
         if isinstance(state, NoisedMemory):
-            self._noise(state, round, counts)
+            self._noise_newcomers(state, round, counts)
             counts = state.counts[round.available]
         return Pool(
             ids=round.available,
@@ -168,8 +168,8 @@ class FedCBS(Selector[Memory]):
             labels=self.labels or counts.shape[1],
         )
 
-    def _noise(self, state: NoisedMemory, round: Round, counts: Floats) -> None:
-        """Noise the counts of clients that are available for the first time; they are used from then on."""
+    def _noise_newcomers(self, state: NoisedMemory, round: Round, counts: Floats) -> None:
+        """Draw the noise of clients that are available for the first time, and keep their noised counts."""
         if not state.counts.shape[1]:
             state.counts = np.zeros((state.n_clients, counts.shape[1]))
         newcomers = ~state.noised[round.available]

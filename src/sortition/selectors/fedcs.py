@@ -8,7 +8,7 @@ round, while uploads go one after another and updates are computed in parallel.
 | Resource Request to ⌈K · C⌉ random clients | ``candidates``, at least as many as there are places |
 | t^UD_k, t^UL_k = D_m / θ_k | the question ``RESOURCES``: seconds of the update and of sending the model once |
 | T^d_S = D_m / min_{k∈S} θ_k, multicast | the longest t^UL of the chosen |
-| Algorithm 3: k = argmax 1 / (T^d_{S∪k} − T^d_S + t^UL_k + max(0, t^UD_k − Θ)) | :func:`scheduled` |
+| Algorithm 3: k = argmax 1 / (T^d_{S∪k} − T^d_S + t^UL_k + max(0, t^UD_k − Θ)) | :func:`schedule_uploads` |
 | added if T_cs + T^d_{S∪k} + Θ' + T_agg < T_round, else dropped | ``deadline``, ``overhead`` = T_cs + T_agg |
 | FedAvg: Σ n_k w_k / Σ_S n_k | weights by size |
 
@@ -27,7 +27,7 @@ from pydantic import Field
 from sortition.core import RESOURCES, Cohort, Measure, Needs, Round, Selector, State, method
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking, Conditions
 from sortition.core.ties import first_smallest
 
@@ -80,14 +80,14 @@ class FedCS(Selector[State]):
     def select(self, state: State, round: Round) -> Asking:
         """Send a resource request to candidates, then schedule some of them."""
         n_candidates = max(self.candidates or 0, round.budget)
-        candidates = np.sort(uniformly(round.available, n_candidates, round.rng))
+        candidates = np.sort(draw_uniformly(round.available, n_candidates, round.rng))
         seconds = yield Measure(RESOURCES, candidates)
         if not len(seconds):
             return Cohort.uniform([], notes={"answered": 0})
         order = np.argsort(seconds.ids)
         update, upload = seconds.values[order].T
         deadline = self.deadline or round.deadline or PAPERS_DEADLINE
-        chosen, expected = scheduled(
+        chosen, expected = schedule_uploads(
             ids=seconds.ids[order],
             update=update,
             upload=upload,
@@ -105,7 +105,7 @@ class FedCS(Selector[State]):
         return [{"candidates": 20}, {"deadline": 3.0, "candidates": 12, "overhead": 0.5}]
 
 
-def scheduled(ids: Ids, update: Floats, upload: Floats, limit: float, places: int) -> tuple[Ids, float]:
+def schedule_uploads(ids: Ids, update: Floats, upload: Floats, limit: float, places: int) -> tuple[Ids, float]:
     """Return clients in the order of their uploads, and when the last has sent: Algorithm 3.
 
     Args:

@@ -11,7 +11,7 @@ Clients that took part long ago have a small bonus.
 | A_m: slope of the accuracy over the last β participations, ≥ 10⁻⁶ | the report ``ACCURACY``, ``participations`` |
 | J_m: the last round in which m took part; 0 for none | ``state.last`` |
 | clients without I or A: the mean of the round before; 1 at first | ``state.mean_loss``, ``state.mean_slope`` |
-| the N largest U | ``top``; ties by chance |
+| the N largest U | ``take_largest``; ties by chance |
 
 Deviations: λ_m is over the rounds since the client was first there, if these are fewer than K_h; flame divides by K_h,
 so that nobody differs at first. A client that was never there before has λ = 0.5, as in flame. In place of an unknown
@@ -43,7 +43,7 @@ from sortition.core import (
     shared,
 )
 from sortition.core.arrays import Floats, Ids
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 
 SMALLEST_SLOPE = 1e-6
 UNSEEN_RATE = 0.5  # λ of a client that was never there before
@@ -96,7 +96,7 @@ class FedDance(Selector[Memory]):
         """Take the clients of the largest utilities, then note who was there."""
         ids = round.available
         utility = self._utilities(state, ids, round.index + 1)
-        chosen = top(ids, utility, round.budget, round.rng)
+        chosen = take_largest(ids, utility, round.budget, round.rng)
         self._check_in(state, np.union1d(ids, round.in_flight))
         return Cohort.by_size(chosen, round.population.sizes)
 
@@ -120,11 +120,11 @@ class FedDance(Selector[Memory]):
         rows = state.accuracies[ids]
         counts = (~np.isnan(rows)).sum(axis=1)
         slopes = np.full(ids.size, np.nan)
-        known = np.flatnonzero(counts >= 2)
-        if not known.size:
+        rows_with_two = np.flatnonzero(counts >= 2)
+        if not rows_with_two.size:
             return slopes
-        oldest = rows[known, counts[known] - 1]
-        slopes[known] = (rows[known, 0] - oldest) / (counts[known] - 1)
+        oldest = rows[rows_with_two, counts[rows_with_two] - 1]
+        slopes[rows_with_two] = (rows[rows_with_two, 0] - oldest) / (counts[rows_with_two] - 1)
         if self.falling == "size":
             slopes = np.abs(slopes)
         return np.where(np.isnan(slopes), np.nan, np.maximum(slopes, SMALLEST_SLOPE))

@@ -8,7 +8,7 @@ the clients that were picked least often go first.
 | normalised label distribution of a client | ``label_shares(population.label_counts)`` |
 | k-means with Euclidean distance | :func:`cluster` |
 | k by the Davies–Bouldin index | ``clusters=None``: the lowest index of k = 2 … ``most``; else ``clusters`` |
-| a min-heap of pick counts per cluster | ``state.picks`` and ``leading`` |
+| a min-heap of pick counts per cluster | ``state.picks`` and ``take_largest_unsorted`` |
 | equal representation of clusters in a round | ``_quotas`` |
 | aggregation of the base algorithm | weights n_k / Σ_S n_k |
 
@@ -31,9 +31,9 @@ from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import leading
+from sortition.core.sampling import take_largest_unsorted
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.centres import count_distinct, nearest_centre, sampled_rows
+from sortition.selectors._parts.centres import count_distinct, nearest_centre, sample_rows
 from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
 from sortition.selectors._parts.shares import label_shares
 
@@ -84,7 +84,7 @@ class FLIPS(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Give the clusters equal places and fill them with the least picked clients."""
-        centres = self._enrol(state, round)
+        centres = self._assign_clusters(state, round)
         k = len(centres)
         cluster_of = state.cluster[round.available]
         picks_of_cluster: Array = np.bincount(np.maximum(state.cluster, 0), weights=state.picks, minlength=k)
@@ -96,7 +96,7 @@ class FLIPS(Selector[Memory]):
         chosen = []
         for c in np.flatnonzero(quotas):
             members = round.available[cluster_of == c]
-            chosen.append(leading(members, -state.picks[members], int(quotas[c])))
+            chosen.append(take_largest_unsorted(members, -state.picks[members], int(quotas[c])))
         ids = np.concatenate(chosen)
         state.picks[ids] += 1
         assigned = np.flatnonzero(state.cluster >= 0)
@@ -105,7 +105,7 @@ class FLIPS(Selector[Memory]):
         notes |= privacy_note(self.epsilon, self.noise, self.delta)
         return Cohort.by_size(ids, round.population.sizes, notes=notes)
 
-    def _enrol(self, state: Memory, round: Round) -> Array:
+    def _assign_clusters(self, state: Memory, round: Round) -> Array:
         """Find the cluster of clients that have none, and return the centres, which are made when first called."""
         known_ids = round.population.known
         newcomers = known_ids[state.cluster[known_ids] < 0]
@@ -177,7 +177,7 @@ def cluster(vectors: Floats, k: int | None, largest_k: int, rng: np.random.Gener
     They are fitted on at most ``sample`` rows. There is one cluster where the rows do not differ. The index needs fewer
     clusters than rows.
     """
-    rows = sampled_rows(vectors, sample, rng)
+    rows = sample_rows(vectors, sample, rng)
     n_distinct = count_distinct(rows)
     seed = int(rng.integers(2**31))
     numbers = range(2, min(largest_k, n_distinct, len(rows) - 1) + 1)
@@ -185,17 +185,17 @@ def cluster(vectors: Floats, k: int | None, largest_k: int, rng: np.random.Gener
         fixed = min(k, n_distinct)
         numbers = range(fixed, fixed + 1)
 
-    centres_by_number = {number: _fitted_centres(rows, number, seed) for number in numbers if number >= 2}
+    centres_by_number = {number: _fit_centres(rows, number, seed) for number in numbers if number >= 2}
     if not centres_by_number:
         return Clusters(np.zeros(len(vectors), np.int64), rows.mean(axis=0, keepdims=True), 0.0)
     index_by_number = {number: _davies_bouldin(rows, centres) for number, centres in centres_by_number.items()}
     best = min(index_by_number, key=lambda number: (index_by_number[number], number))
     centres = centres_by_number[best]
-    labels, centres = _by_lowest_client(nearest_centre(vectors, centres), centres)
+    labels, centres = _number_by_lowest_client(nearest_centre(vectors, centres), centres)
     return Clusters(labels, centres, index_by_number[best])
 
 
-def _fitted_centres(rows: Floats, k: int, seed: int) -> Floats:
+def _fit_centres(rows: Floats, k: int, seed: int) -> Floats:
     from sklearn.cluster import KMeans
 
     return np.asarray(KMeans(k, n_init=RESTARTS, max_iter=300, random_state=seed).fit(rows).cluster_centers_)
@@ -212,7 +212,7 @@ def _davies_bouldin(rows: Floats, centres: Floats) -> float:
     return round(float(davies_bouldin_score(rows, labels)), 9)
 
 
-def _by_lowest_client(labels: Ids, centres: Floats) -> tuple[Ids, Floats]:
+def _number_by_lowest_client(labels: Ids, centres: Floats) -> tuple[Ids, Floats]:
     """Return labels (n,) and centres (k, d) with the clusters numbered in the order of their lowest clients.
 
     So the numbers do not depend on how the clusters were found. A cluster without clients comes last.

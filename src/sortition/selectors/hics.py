@@ -7,8 +7,8 @@
 | Dist(u, k) = arccos⟨Δb_u, Δb_k⟩/(‖Δb_u‖‖Δb_k‖) + λ·abs(Ĥ_u − Ĥ_k), eq. 9 | ``tree_groups``; λ is ``lam`` |
 | M clusters | ``clusters``; None means M = K |
 | γ^t = γ0 (1 − t/T), t = 1 … T | ``gamma0``, t = index + 1; without a horizon γ0 stays, and is noted |
-| π_m ∝ exp(γ^t H̄_m), p̃_k ∝ n_k inside, eq. 10 | ``odds``: π_m p̃_k; ``within="uniform"`` is the released p̃ |
-| draw m by π, k by p̃ until S_t has K | ``weighted`` by π_m p̃_k: a repeated draw is discarded, which is the same law |
+| π_m ∝ exp(γ^t H̄_m), p̃_k ∝ n_k inside, eq. 10 | ``selection_odds``: π_m p̃_k; ``within="uniform"`` is the released p̃ |
+| draw m by π, k by p̃ until S_t has K | ``draw_weighted`` by π_m p̃_k: discarding repeated draws is the same law |
 | warm-up: t ≤ ⌈N/K⌉, K of those not met, without replacement | available clients without Ĥ come first |
 | (1/K) Σ w_k | uniform weights |
 
@@ -51,10 +51,10 @@ from sortition.core import (
     method,
 )
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import uniformly, weighted
+from sortition.core.sampling import draw_uniformly, draw_weighted
 from sortition.core.state import per_client
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.bins import by_groups, loose, whole
+from sortition.selectors._parts.bins import as_whole_sizes, fill_bins_by_groups, remaining_mass
 from sortition.selectors._parts.linkage import Cut, Linkage, cut_to_count, cut_to_mass, tree_groups
 
 ROW_MEANS = Signal(
@@ -146,7 +146,7 @@ class HiCS(Selector[Memory]):
         ids = round.available
         without_estimate = np.isnan(state.entropy[ids])
         due = ids[without_estimate & (state.chosen[ids] < MOST_TRIES)]
-        forced = uniformly(due, round.budget, round.rng)
+        forced = draw_uniformly(due, round.budget, round.rng)
         places = round.places - forced.size
         warming_up = round.index < -(-round.n_clients // round.budget)
         if places == 0 or (warming_up and forced.size):
@@ -157,7 +157,7 @@ class HiCS(Selector[Memory]):
         if estimated.size:
             draws, notes = self._draw(state, estimated, places, round)
         overdue = np.setdiff1d(ids[without_estimate], forced)
-        substitutes = uniformly(overdue, places - draws.size, round.rng)
+        substitutes = draw_uniformly(overdue, places - draws.size, round.rng)
         n_forced = int(forced.size + substitutes.size)
         return Cohort.drawn(np.concatenate([forced, draws, substitutes]), notes={"forced": n_forced, **notes})
 
@@ -167,17 +167,17 @@ class HiCS(Selector[Memory]):
         sizes = round.population.sizes[ids]
         is_diverse = float(entropy.var()) >= self.threshold
         if self.fallback != "never" and is_diverse == (self.fallback == "diverse"):
-            mass = whole(sizes, places)
-            groups = self._groups(state, ids, round, cut_by_mass(mass, places))
-            positions = by_groups(mass, places, groups, round.rng).draw(round.rng)
+            mass = as_whole_sizes(sizes, places)
+            groups = self._group_clients(state, ids, round, make_cut_by_mass(mass, places))
+            positions = fill_bins_by_groups(mass, places, groups, round.rng).draw(round.rng)
             return ids[positions], {"stage": "clustered"}
         M = self.clusters or round.budget
-        groups = self._groups(state, ids, round, lambda links, _: cut_to_count(links, M))
+        groups = self._group_clients(state, ids, round, lambda links, _: cut_to_count(links, M))
         gamma = self.gamma0
         if round.horizon is not None:
             gamma *= max(0.0, 1 - (round.index + 1) / round.horizon)
         inside = sizes if self.within == "size" else np.ones(ids.size)
-        draws = weighted(ids, odds(entropy, groups, inside, gamma), places, round.rng)
+        draws = draw_weighted(ids, selection_odds(entropy, groups, inside, gamma), places, round.rng)
         notes: dict[str, Any] = {
             "gamma": gamma,
             "groups": int(groups.max()) + 1,
@@ -188,7 +188,7 @@ class HiCS(Selector[Memory]):
             notes["horizon"] = "none: gamma stays"
         return draws, notes
 
-    def _groups(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:
+    def _group_clients(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:
         """Build the tree by the distance of eq. 9, and cut it."""
         return tree_groups(
             state.update,
@@ -253,7 +253,7 @@ def entropy_estimate(updates: Array, temperature: float) -> Floats:
     return np.asarray(np.log(total) - (np.exp(scaled) * scaled).sum(axis=1) / total)
 
 
-def odds(entropy: Floats, groups: Ids, inside: Array, gamma: float) -> Floats:
+def selection_odds(entropy: Floats, groups: Ids, inside: Array, gamma: float) -> Floats:
     """Return π_m p̃_k of each client k of group m, eq. 10; they add up to 1. ``inside``: what p̃ is proportional to."""
     members = np.bincount(groups)
     score = gamma * np.bincount(groups, entropy) / members
@@ -264,9 +264,9 @@ def odds(entropy: Floats, groups: Ids, inside: Array, gamma: float) -> Floats:
     return np.asarray(pi[groups] * p)
 
 
-def cut_by_mass(sizes: Ids, places: int) -> Cut:
+def make_cut_by_mass(sizes: Ids, places: int) -> Cut:
     """Return clustered sampling's cut: groups of at most one bin, where each leaf of a sample stands for its share."""
-    mass = loose(sizes, places)
+    mass = remaining_mass(sizes, places)
 
     def cut(links: Array, leaves: Ids) -> Ids:
         leaf_mass = mass[leaves] * (mass.sum() / max(mass[leaves].sum(), 1))

@@ -7,7 +7,7 @@
 | Ē(S) = Σ_i min_{j∈S} d_ij, eq. 3 | the coverage that ``greedy_cover`` minimises |
 | a_j = abs(C_j), eq. 1 | ``weights="count"``: abs(C_j)/N; ``"data"``: the share of all data that C_j holds |
 | (ε, δ) individual fairness, eq. 7 | ``epsilon``, ``delta`` |
-| k_i^t, eq. 19; Z_i, Q_i, eq. 13 | ``reference_clients`` at the start of a round, for both queues; ``advance`` |
+| k_i^t, eq. 19; Z_i, Q_i, eq. 13 | ``reference_clients`` at the start of a round, for both queues; ``advance_queues`` |
 | λ, eq. 23 | ``trade_off``, times the drift |
 | t = 1: all clients | ``first="everyone"``; or ``"ask"``: updates are asked for, and K are chosen at once |
 
@@ -50,13 +50,19 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TOLERANCE
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.distances import between, grown, pairwise
-from sortition.selectors._parts.facility import greedy_cover, nearest_of, represented_mass
-from sortition.selectors._parts.facility_sampled import SHORT_WIDTH, sample_size, sampled_cover, shortened, stored
+from sortition.selectors._parts.distances import distances_between, enlarge_table, pairwise_distances
+from sortition.selectors._parts.facility import greedy_cover, nearest_chosen, represented_mass
+from sortition.selectors._parts.facility_sampled import (
+    SHORT_WIDTH,
+    sample_size,
+    sampled_cover,
+    shorten_rows,
+    store_rows,
+)
 
 BRIDGE_WIDTH = 256  # numbers that are kept of a client's last update up to exact_up_to clients
 
@@ -154,7 +160,7 @@ class LongFed(Selector[Memory]):
             return self._cohort(available, self._mass(round, available), full=True)
         candidates = available
         if not keeps_pairs:
-            candidates = np.sort(uniformly(available, sample_size(self.sample, round.budget), round.rng))
+            candidates = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
         newcomers = candidates[~state.has_update[candidates]]
         if newcomers.size:
             updates = yield Measure(self.signal, newcomers)
@@ -162,10 +168,10 @@ class LongFed(Selector[Memory]):
         pool = available[state.has_update[available]]
         if pool.size == 0:
             state.reference = np.arange(state.n_clients)
-            return Cohort.uniform(uniformly(available, round.places, round.rng), notes={"known": 0})
+            return Cohort.uniform(draw_uniformly(available, round.places, round.rng), notes={"known": 0})
         cover = self._cover(state, round, pool) if keeps_pairs else self._cover_sample(state, round, pool)
         unknown = available[~state.has_update[available]]
-        substitutes = uniformly(unknown, round.places - cover.ids.size, round.rng)
+        substitutes = draw_uniformly(unknown, round.places - cover.ids.size, round.rng)
         return self._cohort(
             np.append(cover.ids, substitutes),
             np.append(cover.mass, self._mass(round, substitutes)),  # unknown clients stand for themselves
@@ -177,7 +183,7 @@ class LongFed(Selector[Memory]):
         chosen = np.zeros(state.n_clients, bool)
         chosen[feedback.cohort.ids] = True
         if not feedback.cohort.full:  # in a round with everyone x_i − x_k = 0, and nobody has a reference yet
-            state.z, state.q = advance(state.z, state.q, chosen, state.reference, self.delta)
+            state.z, state.q = advance_queues(state.z, state.q, chosen, state.reference, self.delta)
         state.chosen += chosen
         state.rounds += 1
         self._learn(state, feedback.report(self.signal))
@@ -194,17 +200,20 @@ class LongFed(Selector[Memory]):
         picks = greedy_cover(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
         chosen = pool[picks]
         note: picture_notes.Note = {}
-        if picture_notes.due(round):
-            representatives = chosen[nearest_of(table[picks])]
+        if picture_notes.is_due(round):
+            representatives = chosen[nearest_chosen(table[picks])]
             note = picture_notes.coverage_note(round, known_ids, distance, chosen, representatives)
         return Cover(chosen, represented_mass(table[picks], mass), note)
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> Cover:
-        """Cover a sample of the known clients by the best of the whole pool, beyond ``exact_up_to``."""
+        """Cover a sample of the known clients, where there are more than ``exact_up_to``.
+
+        Some candidates are searched first; then everybody in the pool may take the place of a chosen one.
+        """
         known_ids = np.flatnonzero(state.has_update)
         size = sample_size(self.sample, round.budget)
-        references = np.sort(uniformly(known_ids, size, round.rng))
-        candidates = np.sort(uniformly(pool, size, round.rng))
+        references = np.sort(draw_uniformly(known_ids, size, round.rng))
+        candidates = np.sort(draw_uniformly(pool, size, round.rng))
         ever_chosen = np.flatnonzero(state.has_update & (state.chosen > 0))
         most_chosen = ever_chosen[np.argsort(-state.chosen[ever_chosen], kind="stable")[:size]]  # to be held back
         compared = np.unique(np.concatenate([references, candidates, most_chosen]))
@@ -216,9 +225,9 @@ class LongFed(Selector[Memory]):
             references=references,
             k=round.budget,
             mass=mass,
-            price=self._price(state, compared, pairwise(state.rows[compared])),
+            price=self._price(state, compared, pairwise_distances(state.rows[compared])),
         )
-        return Cover(ids, represented_mass(between(state.rows[ids], state.rows[references]), mass), {})
+        return Cover(ids, represented_mass(distances_between(state.rows[ids], state.rows[references]), mass), {})
 
     def _price(self, state: Memory, ids: Ids, distance: Floats) -> Floats:
         """Return λ · pull (N,), with this round's reference clients sought among ``ids``."""
@@ -256,11 +265,11 @@ class LongFed(Selector[Memory]):
         """Make room for clients that joined, and say whether all pairs are kept."""
         keeps_pairs = state.n_clients <= self.exact_up_to
         if keeps_pairs:
-            state.distance = grown(state.distance, state.n_clients, np.nan)
+            state.distance = enlarge_table(state.distance, state.n_clients, np.nan)
             return True
         state.distance = None
         if state.rows.shape[1] > SHORT_WIDTH:
-            state.rows = shortened(state.rows, SHORT_WIDTH).astype(np.float32)
+            state.rows = shorten_rows(state.rows, SHORT_WIDTH).astype(np.float32)
         return False
 
     def _learn(self, state: Memory, reading: Reading) -> None:
@@ -271,11 +280,11 @@ class LongFed(Selector[Memory]):
         if self.gradient == "unit":
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
         # sketched to BRIDGE_WIDTH also on the way to SHORT_WIDTH, so that one federation's sketches compare
-        bridge = shortened(vectors, BRIDGE_WIDTH)
+        bridge = shorten_rows(vectors, BRIDGE_WIDTH)
         if state.distance is not None:
-            state.distance[np.ix_(reading.ids, reading.ids)] = pairwise(vectors)
+            state.distance[np.ix_(reading.ids, reading.ids)] = pairwise_distances(vectors)
         width = SHORT_WIDTH if state.distance is None else BRIDGE_WIDTH
-        state.rows = stored(state.rows, reading.ids, bridge, width)
+        state.rows = store_rows(state.rows, reading.ids, bridge, width)
         state.has_update[reading.ids] = True
 
     @staticmethod
@@ -286,7 +295,7 @@ class LongFed(Selector[Memory]):
         table = state.distance[np.ix_(known_ids, known_ids)]
         unknown = np.isnan(table)
         if unknown.any():
-            table[unknown] = pairwise(state.rows[known_ids])[unknown]
+            table[unknown] = pairwise_distances(state.rows[known_ids])[unknown]
         return table
 
     @classmethod
@@ -319,7 +328,7 @@ def pulls(z: Floats, q: Floats, reference: Ids) -> Floats:
     return np.asarray(push - np.bincount(reference, weights=push, minlength=push.size))
 
 
-def advance(z: Floats, q: Floats, chosen: Array, reference: Ids, delta: float) -> tuple[Floats, Floats]:
+def advance_queues(z: Floats, q: Floats, chosen: Array, reference: Ids, delta: float) -> tuple[Floats, Floats]:
     """Return Z and Q after a round (eq. 13).
 
     Z grows where i was chosen and its reference was not, Q the other way round; both shrink by δ.

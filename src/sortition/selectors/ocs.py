@@ -9,9 +9,9 @@ the sum that arrives varies least around the sum of all.
 | U_i, w_i (Σ w_i = 1), ũ_i = ‖w_i U_i‖ | the question ``UPDATE_NORM`` times the weight (``weigh``) |
 | S: each i independently with probability p_i, Σ p_i ≤ m | one uniform number a client; m is the budget |
 | G = Σ_{i∈S} (w_i / p_i) U_i, unbiased | the weights, ``mass="expected"``; ``expected_size`` is Σ p_i |
-| eq. 7: p_i = (m + l − n) ũ_i / Σ_{j≤l} ũ_(j) for the l smallest, 1 for the others | :func:`optimal` |
+| eq. 7: p_i = (m + l − n) ũ_i / Σ_{j≤l} ũ_(j) for the l smallest, 1 for the others | :func:`optimal_probabilities` |
 | l: the largest with 0 < m + l − n ≤ Σ_{i≤l} ũ_(i) / ũ_(l) | the same, without the division |
-| Algorithm 2 (AOCS): p_i = min(1, m ũ_i / Σ ũ), then at most j_max rescalings by C | ``rule="sums"``, :func:`by_sums` |
+| Algorithm 2 (AOCS): p_i = min(1, m ũ_i / Σ ũ), then at most j_max rescalings by C | ``rule="sums"`` |
 | C = (m − n + I) / P over the I clients with p_i < 1, whose p_i add up to P | the same |
 | α = Σ (1 − p_i)/p_i ũ_i² over that of p_i = m/n, the improvement factor | ``notes["improvement"]`` |
 
@@ -33,10 +33,10 @@ from pydantic import Field
 
 from sortition.core import UPDATE_NORM, Cohort, Measure, Needs, Round, Selector, State, method
 from sortition.core.arrays import Floats, Ids
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TOLERANCE, rounded
-from sortition.selectors._parts.shares import shares
+from sortition.selectors._parts.shares import as_shares
 
 
 @method
@@ -73,7 +73,7 @@ class OCS(Selector[State]):
         m = round.budget
         pool = round.available
         if self.pool is not None:
-            pool = np.sort(uniformly(round.available, self.pool, round.rng))
+            pool = np.sort(draw_uniformly(round.available, self.pool, round.rng))
         norms = np.zeros(round.n_clients)
         answer = yield Measure(UPDATE_NORM, pool)
         if len(answer):
@@ -83,7 +83,7 @@ class OCS(Selector[State]):
         lengths = w * norms[pool]  # ũ_i
         p = self._probabilities(lengths, m)
         sends = round.rng.random(pool.size) < p
-        notes = {"trained": int(pool.size), "improvement": improvement(lengths, p, m)}
+        notes = {"trained": int(pool.size), "improvement": variance_ratio(lengths, p, m)}
         return Cohort(
             pool[sends],
             w[sends] / p[sends],
@@ -95,14 +95,14 @@ class OCS(Selector[State]):
     def _probabilities(self, lengths: Floats, m: int) -> Floats:
         """Return p_i by ``rule``."""
         if self.rule == "exact":
-            return optimal(lengths, m)
-        return by_sums(lengths, m, self.iterations)
+            return optimal_probabilities(lengths, m)
+        return approximate_probabilities(lengths, m, self.iterations)
 
     def _weights(self, round: Round, pool: Ids) -> Floats:
         """Return w_i, shares among the clients that trained."""
         if self.weigh == "size":
-            return shares(np.asarray(round.population.sizes[pool], float))
-        return shares(np.ones(pool.size))
+            return as_shares(np.asarray(round.population.sizes[pool], float))
+        return as_shares(np.ones(pool.size))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ class OCS(Selector[State]):
         return [{}, {"rule": "sums", "iterations": 2, "pool": 12, "weigh": "equal"}]
 
 
-def optimal(lengths: Floats, m: int) -> Floats:
+def optimal_probabilities(lengths: Floats, m: int) -> Floats:
     """Return the probabilities (n,) that minimise Σ (1 − p_i)/p_i ũ_i² subject to Σ p_i ≤ m (eq. 7)."""
     n = lengths.size
     if n <= m:
@@ -133,7 +133,7 @@ def optimal(lengths: Floats, m: int) -> Floats:
     return np.minimum(p, 1.0)
 
 
-def by_sums(lengths: Floats, m: int, iterations: int) -> Floats:
+def approximate_probabilities(lengths: Floats, m: int, iterations: int) -> Floats:
     """Approximate the same probabilities (n,) with sums over clients alone (Algorithm 2)."""
     n = lengths.size
     total = float(lengths.sum())
@@ -155,7 +155,7 @@ def by_sums(lengths: Floats, m: int, iterations: int) -> Floats:
     return p
 
 
-def improvement(lengths: Floats, p: Floats, m: int) -> float:
+def variance_ratio(lengths: Floats, p: Floats, m: int) -> float:
     """Return α: the variance of the sum that arrives over that of independent draws with p_i = m/n.
 
     It is 0 where the latter is 0.

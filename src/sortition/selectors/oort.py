@@ -54,7 +54,7 @@ from sortition.core import (
     shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import leading, top, weighted
+from sortition.core.sampling import draw_weighted, take_largest, take_largest_unsorted
 from sortition.core.selector import Conditions
 from sortition.core.ties import rounded
 
@@ -134,7 +134,7 @@ class Oort(Selector[Memory]):
             return ("Oort's preference for fast clients sees data sizes alone here: all devices are equally fast.",)
         return ()
 
-    def resolved(self, facts: Collection[str]) -> Oort:
+    def resolve(self, facts: Collection[str]) -> Oort:
         """Settle whether speeds are used, by whether they are among the facts."""
         if self.speed is not None:
             return self
@@ -157,7 +157,7 @@ class Oort(Selector[Memory]):
             candidates, self._scores(state, candidates, T, t), n_exploit, self.cutoff, round.rng
         )
         explored = self._explore(untried_ids, min(round.places - n_exploit, untried_ids.size), round)
-        readmitted = top(overused, -state.picks[overused], round.places - exploited.size - explored.size)
+        readmitted = take_largest(overused, -state.picks[overused], round.places - exploited.size - explored.size)
         notes: dict[str, int | float] = {
             "exploited": int(exploited.size),
             "explored": int(explored.size),
@@ -174,7 +174,7 @@ class Oort(Selector[Memory]):
         weight = np.ones(untried.size)
         if self.speed:
             weight = np.asarray(round.population.speed[untried], np.float64)
-        return weighted(untried, np.maximum(weight, 0.0), k, round.rng)
+        return draw_weighted(untried, np.maximum(weight, 0.0), k, round.rng)
 
     def _epsilon(self, t: int) -> float:
         """Return ε of round t, from 1."""
@@ -186,7 +186,7 @@ class Oort(Selector[Memory]):
         mask = np.zeros(state.n_clients, bool)
         if self.most_picks is not None:
             often = np.flatnonzero(state.picks > self.most_picks)
-            mask[leading(often, state.picks[often], int(LARGEST_LEFT_OUT * state.n_clients))] = True
+            mask[take_largest_unsorted(often, state.picks[often], int(LARGEST_LEFT_OUT * state.n_clients))] = True
         return mask
 
     def _preferred_duration(self, state: Memory, budget: int) -> float:
@@ -267,4 +267,4 @@ def exploit(ids: Ids, scores: Floats, k: int, cutoff: float, rng: np.random.Gene
     kth_score = np.partition(scores, rank)[rank : rank + 1]
     threshold = rounded(cutoff * kth_score)[0]
     reaches = rounded(scores) >= threshold
-    return weighted(ids[reaches], scores[reaches], k, rng), int(reaches.sum())
+    return draw_weighted(ids[reaches], scores[reaches], k, rng), int(reaches.sum())

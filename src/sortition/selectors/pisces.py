@@ -9,7 +9,7 @@ with large losses whose updates were fresh so far, and a shrinking share of clie
 | · 1 / (τ_i + 1)^β, τ_i the mean of the client's last 5 lags | ``beta``, ``lags``; a lag is ``feedback.staleness`` |
 | explorers ~ Binomial(m, ε), of clients that were never tried, uniformly | ``select`` |
 | ε: 0.9, times 0.98 a selection, at least 0.3 | ``exploration``, ``decay``, ``least_exploration`` |
-| the others: the largest scores, ties shuffled | ``top`` with the round's randomness |
+| the others: the largest scores, ties shuffled | ``take_largest`` with the round's randomness |
 | released: · latency^(−0.5 (1 − m / concurrency)) | ``speed_penalty``; 0, as in the paper |
 | outliers of losses by DBSCAN (radius 0.5) over the last 5 versions lose a credit; barred after 5 | ``outliers`` |
 
@@ -31,7 +31,7 @@ from pydantic import Field
 
 from sortition.core import RMS_LOSSES, Cohort, Feedback, Needs, Round, Selector, State, method, per_client
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import top, uniformly
+from sortition.core.sampling import draw_uniformly, take_largest
 
 RADIUS = 0.5  # of DBSCAN, in units of the loss
 RECENT = 5  # versions whose losses are looked at together
@@ -94,13 +94,13 @@ class Pisces(Selector[Memory]):
         if self.outliers:
             ids = ids[state.strikes[ids] < self.most_strikes]
         was_tried = ~np.isnan(state.utility[ids])
-        tried = ids[was_tried]
-        untried = ids[~was_tried]
+        tried_ids = ids[was_tried]
+        untried_ids = ids[~was_tried]
         m = min(round.budget, ids.size)
-        n_explorers = min(int(round.rng.binomial(m, self._epsilon(round.index))), untried.size)
-        n_exploited = min(m - n_explorers, tried.size)
-        exploited = top(tried, self._scores(state, tried, round), n_exploited, round.rng)
-        explored = uniformly(untried, m - n_exploited, round.rng)
+        n_explorers = min(int(round.rng.binomial(m, self._epsilon(round.index))), untried_ids.size)
+        n_exploited = min(m - n_explorers, tried_ids.size)
+        exploited = take_largest(tried_ids, self._scores(state, tried_ids, round), n_exploited, round.rng)
+        explored = draw_uniformly(untried_ids, m - n_exploited, round.rng)
         notes = {"exploited": int(exploited.size), "explored": int(explored.size)}
         if ids.size < round.available.size:
             notes["barred"] = int(round.available.size - ids.size)
@@ -132,8 +132,8 @@ class Pisces(Selector[Memory]):
         state.lags[feedback.ids, 1:] = state.lags[feedback.ids, :-1]
         state.lags[feedback.ids, 0] = feedback.staleness
         state.version[feedback.ids] = feedback.round.version - feedback.staleness
-        known = ~np.isnan(feedback.durations)
-        state.seconds[feedback.ids[known]] = feedback.durations[known]
+        has_duration = ~np.isnan(feedback.durations)
+        state.seconds[feedback.ids[has_duration]] = feedback.durations[has_duration]
         if self.outliers:
             self._strike(state, feedback)
 
@@ -144,8 +144,8 @@ class Pisces(Selector[Memory]):
         is_recent = (state.version > round.version - RECENT) & ~np.isnan(state.loss)
         ids = np.flatnonzero(is_recent)
         if ids.size >= concurrency:
-            far = is_outlier(state.loss[ids], max(1, concurrency // 2))
-            state.strikes[ids[far]] += 1
+            is_far = is_outlier(state.loss[ids], max(1, concurrency // 2))
+            state.strikes[ids[is_far]] += 1
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
@@ -166,6 +166,6 @@ def is_outlier(losses: Floats, neighbours: int) -> Array:
 
     On a line, a point is in a cluster if it, or a point within the radius, has enough neighbours.
     """
-    near = np.abs(losses[:, None] - losses[None, :]) <= RADIUS
-    is_core = near.sum(axis=1) >= neighbours
-    return np.asarray(~(near & is_core[None, :]).any(axis=1))
+    is_near = np.abs(losses[:, None] - losses[None, :]) <= RADIUS
+    is_core = is_near.sum(axis=1) >= neighbours
+    return np.asarray(~(is_near & is_core[None, :]).any(axis=1))

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method
-from sortition.selectors._parts.shares import shares
+from sortition.selectors._parts.shares import as_shares
 
 
 @method
@@ -73,8 +73,8 @@ class Poisson(Selector[State]):
     def _weights(self, round: Round) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return w_k / W, shares among the available clients."""
         if self.weigh == "size":
-            return shares(np.asarray(round.population.sizes[round.available], float))
-        return shares(np.ones(round.available.size))
+            return as_shares(np.asarray(round.population.sizes[round.available], float))
+        return as_shares(np.ones(round.available.size))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ from sortition.core import (
     per_client,
 )
 from sortition.core.arrays import Array, Floats
-from sortition.core.sampling import top, uniformly, weighted
+from sortition.core.sampling import draw_uniformly, draw_weighted, take_largest
 from sortition.core.selector import Asking
 
 
@@ -89,15 +89,15 @@ class PowerOfChoice(Selector[Memory]):
         if self.d is not None and self.d < d:  # too few candidates to fill the cohort
             notes["candidates"] = d
         sizes = round.population.sizes[round.available]
-        candidates = weighted(round.available, sizes, d, round.rng)  # step 1: d candidates, p_k ∝ n_k
+        candidates = draw_weighted(round.available, sizes, d, round.rng)  # step 1: d candidates, p_k ∝ n_k
         if self.variant == "rpow-d":
-            chosen = top(candidates, state.loss[candidates], round.budget, round.rng)
+            chosen = take_largest(candidates, state.loss[candidates], round.budget, round.rng)
             return Cohort.uniform(chosen, notes=notes)
         loss = yield Measure(self._question, candidates)  # step 2: F_k(w_t)
         chosen = loss.largest(round.budget, round.rng)  # step 3: the clients that the model serves worst
         silent = np.setdiff1d(candidates, loss.ids)
         n_missing = min(round.budget, candidates.size) - chosen.size
-        substitutes = uniformly(silent, n_missing, round.rng)
+        substitutes = draw_uniformly(silent, n_missing, round.rng)
         return Cohort.uniform(np.concatenate([chosen, substitutes]), notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 
 NEVER = -(2**40)
 
@@ -79,15 +79,15 @@ class REFL(Selector[Memory]):
         rested = round.index - state.last[round.available] > self.cooldown
         ids = round.available[rested]
         probability = staying_probability(state.stayed, state.counted, ids, self._phase(round.index))
-        chosen = top(ids, -np.round(probability, 12), round.budget, round.rng)
+        chosen = take_largest(ids, -np.round(probability, 12), round.budget, round.rng)
         state.last[chosen] = round.index
         notes = {"resting": int(round.available.size - ids.size)}
         return Cohort.uniform(chosen, notes=notes)
 
     def _learn(self, state: Memory, round: Round) -> None:
         """Count who of the last round is still available; a round that was skipped breaks the chain."""
-        state.stayed = self._counts(state.stayed, state.n_clients)
-        state.counted = self._counts(state.counted, state.n_clients)
+        state.stayed = self._make_counts(state.stayed, state.n_clients)
+        state.counted = self._make_counts(state.counted, state.n_clients)
         is_available = np.zeros(state.n_clients, dtype=bool)
         is_available[round.available] = True
         if state.index == round.index - 1:
@@ -102,7 +102,7 @@ class REFL(Selector[Memory]):
         """How many parts of the period are counted apart; 1 without a period."""
         return 1 if self.period is None else min(self.phases, self.period)
 
-    def _counts(self, table: Array, n_clients: int) -> Array:
+    def _make_counts(self, table: Array, n_clients: int) -> Array:
         """Return the counts (N, phases), which are made when they are first needed."""
         if table.shape[1]:
             return table

@@ -14,7 +14,7 @@ chances, and credits bound how often a slow tier is used.
 | Algorithm 2: every I rounds, if A_current^r ≤ A_current^{r−I}, P ← ChangeProbs(A) | "adaptive", ``interval`` |
 | A_t: accuracy of the model on the test data of tier t | the question ``ACCURACY``; mean over the tier by size |
 | Credits_t | ``credits``; None for ⌈rounds / m⌉ each |
-| ChangeProbs: P_t = (n − i) / (n(n − 1)/2), i the rank by accuracy from 1 | ``ranks="printed"``, :func:`chances` |
+| ChangeProbs: P_t = (n − i) / (n(n − 1)/2), i the rank by accuracy from 1 | ``ranks="printed"`` |
 | Σ s_c w_c / Σ s_c | weights by size |
 
 Deviations: as printed, the best tier gets probability 0; the default counts ranks from 0 and divides by n(n + 1)/2, as
@@ -51,7 +51,7 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.sampling import uniformly, with_replacement
+from sortition.core.sampling import draw_uniformly, draw_with_replacement
 from sortition.core.selector import Asking, Conditions
 from sortition.core.ties import rounded
 
@@ -150,10 +150,10 @@ class TiFL(Selector[Memory]):
             self._adapt(state, round, tier_of, accuracies)
         has_members = np.bincount(tiers[tiers >= 0], minlength=self.tiers) > 0
         if not has_members.any():
-            chosen = uniformly(ids, round.budget, round.rng)
+            chosen = draw_uniformly(ids, round.budget, round.rng)
             return Cohort.by_size(chosen, round.population.sizes, notes={"tier": None})
-        state.tier = self._draw(state, has_members, round)
-        chosen = np.sort(uniformly(ids[tiers == state.tier], round.budget, round.rng))
+        state.tier = self._draw_tier(state, has_members, round)
+        chosen = np.sort(draw_uniformly(ids[tiers == state.tier], round.budget, round.rng))
         notes = {"tier": state.tier, "chances": np.round(state.chance, 6).tolist()}
         if self.latency_limit is None and round.deadline is not None:
             notes["latency_limit"] = round.deadline
@@ -214,7 +214,7 @@ class TiFL(Selector[Memory]):
         previous = np.zeros(self.tiers) if state.accuracy is None else state.accuracy
         current = self._accuracies(previous, round, tier_of, reading)
         if state.tier >= 0 and rounded(current)[state.tier] <= rounded(previous)[state.tier]:
-            state.chance = chances(current, state.credits > 0, self.ranks)
+            state.chance = adapt_chances(current, state.credits > 0, self.ranks)
         state.accuracy = current
         state.looked = round.index
 
@@ -228,7 +228,7 @@ class TiFL(Selector[Memory]):
         right = np.bincount(tiers, weights=sizes * reading.values, minlength=self.tiers)
         return np.divide(right, examples, out=previous.copy(), where=examples > 0)
 
-    def _draw(self, state: Memory, has_members: Array, round: Round) -> int:
+    def _draw_tier(self, state: Memory, has_members: Array, round: Round) -> int:
         """Draw a tier with credits and available members by its chance; it pays a credit."""
         if not (has_members & (state.credits > 0)).any():
             state.credits = self._full_credits(round)
@@ -236,7 +236,7 @@ class TiFL(Selector[Memory]):
         weight = np.where(usable, state.chance, 0.0)
         if weight.sum() <= 0:
             weight = usable.astype(np.float64)
-        tier = int(with_replacement(np.arange(self.tiers), weight, 1, round.rng)[0])
+        tier = int(draw_with_replacement(np.arange(self.tiers), weight, 1, round.rng)[0])
         state.credits[tier] -= 1
         return tier
 
@@ -247,7 +247,7 @@ class TiFL(Selector[Memory]):
         return [{}, early, {"policy": "random", "reprofile": 3}]
 
 
-def chances(accuracy: Floats, open_tiers: Array, ranks: str) -> Floats:
+def adapt_chances(accuracy: Floats, open_tiers: Array, ranks: str) -> Floats:
     """Return P_t by ChangeProbs (m,): the lower the accuracy of a tier with credits, the larger its chance."""
     ids = np.flatnonzero(open_tiers)
     n = ids.size

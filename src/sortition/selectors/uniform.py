@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 
 
 @method
@@ -43,7 +43,7 @@ class Uniform(Selector[State]):
 
     def select(self, state: State, round: Round) -> Cohort:
         """Draw a random set of clients; its size is the budget."""
-        ids = uniformly(round.available, round.budget, round.rng)
+        ids = draw_uniformly(round.available, round.budget, round.rng)
         if self.weights == "size":
             return Cohort.by_size(ids, round.population.sizes)
         return Cohort.uniform(ids)

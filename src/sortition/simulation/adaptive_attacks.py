@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.row_screening import norms
-from sortition.core.population import totals
+from sortition.core.guards.row_screening import row_norms
+from sortition.core.population import total_examples
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.learning.vector import Vector
@@ -53,7 +53,7 @@ class AdaptiveAdversaries(Adversaries):
         honest_counts = counts[~self.mask]
         if self._waits_for_majority or not len(honest_counts):  # nobody to compare with
             return dict(facts)
-        size = int(BELOW * self.attacks.size_cap * float(np.median(totals(honest_counts))))
+        size = int(BELOW * self.attacks.size_cap * float(np.median(total_examples(honest_counts))))
         rarest = honest_counts.sum(axis=0).argmin()
         forged = counts.copy()
         forged[self.ids] = 0
@@ -66,7 +66,7 @@ class AdaptiveAdversaries(Adversaries):
         """Replace the adversaries' values: losses as large as is believed, durations of 0 and forged vectors."""
         is_adversary = self.mask[reading.ids]
         if signal.of == "pairs":
-            claimed = self.facts({"sizes": totals(label_counts), "label_counts": label_counts})["label_counts"]
+            claimed = self.facts({"sizes": total_examples(label_counts), "label_counts": label_counts})["label_counts"]
             rows = claimed[reading.ids].astype(np.float64)
             return Reading(reading.ids, rows @ rows.T)
         if not self._attack_now(is_adversary):
@@ -136,7 +136,7 @@ def _reversed(rows: Array, factor: float) -> Array:
     length = float(np.linalg.norm(mean))
     if length == 0:
         return np.zeros_like(mean)
-    return -mean * (factor * float(np.median(norms(rows))) / length)
+    return -mean * (factor * float(np.median(row_norms(rows))) / length)
 
 
 def adversaries_of(attacks: Attacks, n_clients: int, seed: int) -> Adversaries:

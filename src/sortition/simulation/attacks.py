@@ -15,11 +15,11 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.guards.settings import Number, Whole
-from sortition.core.population import LARGEST, totals
+from sortition.core.population import LARGEST, total_examples
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.core.streams import stream
-from sortition.core.validation import is_whole, known_keys_only
+from sortition.core.validation import is_whole, refuse_unknown_keys
 
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
@@ -29,7 +29,7 @@ WHEN = ("always", "return", "chance", "framing")
 STRONGEST = 1e15  # as long as the longest report that guards accept; a stronger attack proves nothing more
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Attacks:
     """A share of the clients attacks.
@@ -125,7 +125,7 @@ class Adversaries:
     def _raised(self, counts: Array) -> Array:
         """Return counts in which adversaries claim ``strength`` times their examples."""
         claimed = np.rint(counts[self.ids] * self.attacks.strength)
-        largest_claim = float(totals(claimed).max())
+        largest_claim = float(total_examples(claimed).max())
         if largest_claim > LARGEST:
             hint = f"They would claim up to {largest_claim:g} examples; in a population no client has more than 2**53."
             raise bad("Attacks.strength", "smaller where sizes are claimed", self.attacks.strength, hint)

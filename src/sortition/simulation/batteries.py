@@ -15,7 +15,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.policy import UTC_OFFSET
 from sortition.core.streams import stream
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 
 DAY = 24.0  # hours
 LOWEST_BATTERY = 0.05  # a device below this is switched off until its owner charges it
@@ -24,7 +24,7 @@ MOST_YEARS = 100  # of the simulated clock: a battery depends on every morning b
 FACTS = ("battery", "charging", "idle", UTC_OFFSET)
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Habits:
     """How devices are used, hour by hour of their own clocks.

@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from sortition.aggregation.clipping import shortened_rows
+from sortition.aggregation.clipping import clip_rows
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
-from sortition.core.guards.row_screening import Answers, norms
+from sortition.core.guards.row_screening import Answers, row_norms
 from sortition.core.intake import UpdateVerdict
 from sortition.core.questions import Reading
 from sortition.learning.vector import Vector
@@ -191,10 +191,10 @@ def screen_updates(
     outcome: TrainedCohort, updates: Vector, judge: Callable[[Ids, Floats], UpdateVerdict]
 ) -> ScreenedTraining:
     """Let the guards judge updates (k, P); leave out those that they refuse, and shorten those that are too long."""
-    lengths = norms(updates)
+    lengths = row_norms(updates)
     refused, norm_limit = judge(outcome.ids, lengths)
     if refused:
         updates = np.delete(updates, list(refused), axis=0)
         lengths = np.delete(lengths, list(refused))
-    sound = SoundUpdates(rows=shortened_rows(updates, lengths, norm_limit), norm_limit=norm_limit)
+    sound = SoundUpdates(rows=clip_rows(updates, lengths, norm_limit), norm_limit=norm_limit)
     return ScreenedTraining(outcome, refused, sound)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.streams import stream
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 from sortition.federation.deadline import first_come
 from sortition.simulation.device_tables import devices_of, read_devices
 
@@ -38,7 +38,7 @@ ADDED = {  # configurations leave out these keys where they have these values
 Quantiles = Sequence[tuple[float, float]]
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Busy:
     """Hours at which devices compute more slowly, since their owners use them; a run begins at midnight.
@@ -73,7 +73,7 @@ class Busy:
         return np.asarray((hour >= first) | (hour < end))
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Devices:
     """The clients' hardware. How long the server waits for them is the pace's matter.

@@ -357,7 +357,7 @@ class OverlappingSimulation(Simulation):
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Return the sound updates of all that arrived, screened together."""
         current = self.current
-        ids = self.registrar.flights.in_order(self.waiting())
+        ids = self.registrar.flights.sort_by_selection(self.waiting())
         flights = [self.arrived[client] for client in ids.tolist()]
         idle_seconds = 0.0
         if current.training is not None:

@@ -21,7 +21,7 @@ from sortition.core.errors import bad
 from sortition.core.guards.row_screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
-from sortition.core.validation import is_number, known_keys_only
+from sortition.core.validation import is_number, refuse_unknown_keys
 
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
@@ -34,7 +34,7 @@ DAMAGES = ("nan", "infinity", "shape", "norm")  # what a broken client sends
 HUGE = 1e20  # beyond any bound, and still a float32
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Faults:
     """How often each thing goes wrong: probabilities, per client and round unless said otherwise.

@@ -15,9 +15,9 @@ import numpy as np
 
 from sortition.aggregation import UpdateMemory
 from sortition.core.arrays import Array
-from sortition.core.errors import StorageError, shown
+from sortition.core.errors import StorageError, show_value
 from sortition.core.storage import snapshot
-from sortition.core.storage.snapshot import part, prefixed
+from sortition.core.storage.snapshot import add_prefix, take_part
 from sortition.federation.driver import Ending
 from sortition.learning import Trained
 from sortition.learning.vector import Vector
@@ -36,12 +36,12 @@ def save(path: str | Path, simulation: Simulation) -> None:
     """Write model, server state, selection and totals, after a whole round."""
     registrar_arrays, registrar_header = simulation.registrar.export()
     arrays: dict[str, Array] = {"params": simulation.params}
-    arrays |= prefixed("server.", simulation.server)
+    arrays |= add_prefix("server.", simulation.server)
     if simulation.memory:
-        arrays |= prefixed("memory.", simulation.memory.export())
+        arrays |= add_prefix("memory.", simulation.memory.export())
     if simulation.local:
-        arrays |= prefixed("local.", simulation.local.export())
-    arrays |= prefixed("registrar.", registrar_arrays)
+        arrays |= add_prefix("local.", simulation.local.export())
+    arrays |= add_prefix("registrar.", registrar_arrays)
     header: dict[str, Any] = {
         "registrar": registrar_header,
         "clock": simulation.clock,
@@ -53,10 +53,10 @@ def save(path: str | Path, simulation: Simulation) -> None:
         arrays["seen"] = np.array(simulation.seen)
     if isinstance(simulation, OverlappingSimulation):
         work_arrays, header["in_flight"] = _export_work(simulation)
-        arrays |= prefixed("in_flight.", work_arrays)
+        arrays |= add_prefix("in_flight.", work_arrays)
     if simulation.driver.shadows is not None:
         shadow_arrays, header["shadows"] = simulation.driver.shadows.export()
-        arrays |= prefixed("shadow.", shadow_arrays)
+        arrays |= add_prefix("shadow.", shadow_arrays)
     snapshot.save(path, arrays, header)
 
 
@@ -70,13 +70,13 @@ def load(path: str | Path, setup: Setup) -> Simulation:
     params = checkpoint.params()
     server = checkpoint.server()
     try:
-        simulation.registrar.restore(part(arrays, "registrar."), header["registrar"])
+        simulation.registrar.restore(take_part(arrays, "registrar."), header["registrar"])
         if setup.policies:
             simulation.policy.restore(header.get("policy"))
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
     if simulation.driver.shadows is not None and isinstance(header.get("shadows"), Mapping):
-        simulation.driver.shadows.restore(part(arrays, "shadow."), header["shadows"])
+        simulation.driver.shadows.restore(take_part(arrays, "shadow."), header["shadows"])
     simulation.memory = checkpoint.memory()
     simulation.local = checkpoint.local_states()
     simulation.params = params
@@ -89,7 +89,7 @@ def load(path: str | Path, setup: Setup) -> Simulation:
         outlives = "ends with" if in_flight is None else "outlives"
         raise StorageError(f"{path} is of another pace: in it, work {outlives} a step.")
     if isinstance(simulation, OverlappingSimulation):
-        _restore_work(path, simulation, part(arrays, "in_flight."), header["in_flight"])
+        _restore_work(path, simulation, take_part(arrays, "in_flight."), header["in_flight"])
     return simulation
 
 
@@ -124,7 +124,7 @@ class _Checkpoint:
     def params(self) -> Vector:
         """Return the model."""
         params = self.arrays["params"]
-        saved_server = part(self.arrays, "server.")
+        saved_server = take_part(self.arrays, "server.")
         simulation = self.simulation
         if params.shape != simulation.params.shape or saved_server.keys() != simulation.server.keys():
             raise StorageError(
@@ -137,14 +137,14 @@ class _Checkpoint:
 
     def server(self) -> dict[str, Vector]:
         """Return what the server's step remembers."""
-        vectors: dict[str, Vector] = part(self.arrays, "server.")
+        vectors: dict[str, Vector] = take_part(self.arrays, "server.")
         for name, vector in vectors.items():
             self._check_vector(name, vector)
         return vectors
 
     def memory(self) -> UpdateMemory | None:
         """Return the remembered updates, if this set-up remembers them: a row of finite numbers for some clients."""
-        saved = part(self.arrays, "memory.")
+        saved = take_part(self.arrays, "memory.")
         if bool(saved) != (self.simulation.memory is not None):
             saved_memory = "remembered updates" if saved else "no remembered updates"
             raise StorageError(f"{self.path} holds {saved_memory}; this set-up combines updates in another way.")
@@ -155,7 +155,7 @@ class _Checkpoint:
 
     def local_states(self) -> LocalStates | None:
         """Return what the clients' optimisers remember, if this set-up keeps it."""
-        saved = part(self.arrays, "local.")
+        saved = take_part(self.arrays, "local.")
         local = self.simulation.local
         if bool(saved) != (local is not None):
             saved_states = "states of clients' optimisers" if saved else "no states of clients' optimisers"
@@ -183,7 +183,7 @@ class _Checkpoint:
         """Return the simulated seconds."""
         clock = self.header.get("clock")
         if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 <= clock <= 1e300:
-            raise StorageError(f"{self.path} is damaged: clock must be a number ≥ 0; got {shown(clock)}.")
+            raise StorageError(f"{self.path} is damaged: clock must be a number ≥ 0; got {show_value(clock)}.")
         return float(clock)
 
     def totals(self) -> dict[str, int]:
@@ -192,7 +192,7 @@ class _Checkpoint:
         for name, total in totals.items():
             if isinstance(total, bool) or not isinstance(total, int) or total < 0:
                 rule = f"totals.{name} must be a whole number ≥ 0"
-                raise StorageError(f"{self.path} is damaged: {rule}; got {shown(total)}.")
+                raise StorageError(f"{self.path} is damaged: {rule}; got {show_value(total)}.")
         return totals
 
     def _check_vector(self, name: str, vector: Vector) -> None:

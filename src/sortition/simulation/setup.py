@@ -16,7 +16,7 @@ from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.population import Population
-from sortition.core.selector import Conditions, Selector, resolved_for
+from sortition.core.selector import Conditions, Selector, resolve_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace
@@ -92,7 +92,7 @@ class Setup:
         if self.population.n_clients != self.world.n_clients:
             rule = f"of the world's {self.world.n_clients} clients"
             raise bad("Setup.population", rule, self.population.n_clients)
-        object.__setattr__(self, "selector", resolved_for(self.selector, self.population))
+        object.__setattr__(self, "selector", resolve_for(self.selector, self.population))
         self._check_labels()
         self._check_server_data()
         if self.faults is None:

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from sortition.aggregation import weighted_sum
-from sortition.aggregation.clipping import shortened
+from sortition.aggregation.clipping import clip_update
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
-from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
+from sortition.core.arrays import Array, Floats, Ids, as_read_only, worst_tenth
 from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
-from sortition.core.guards.row_screening import Answers, norms
+from sortition.core.guards.row_screening import Answers, row_norms
 from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
 from sortition.core.registrar import Registrar
@@ -554,7 +554,7 @@ class Simulation:
         n_trained = 0
         for block in current.setup.world.train_in_blocks(params, ids, signals, current.t):
             deltas = as_rows(current.setup.faults.updates(current.t, block), params)
-            lengths.append(norms(deltas))
+            lengths.append(row_norms(deltas))
             block_weights = weights[n_trained : n_trained + block.ids.size]
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that are refused when all have been made
                 total = total + weighted_sum(block_weights, deltas).astype(np.float64)
@@ -616,7 +616,7 @@ class Simulation:
                 rate=setup.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
-        update = shortened(update, updates.norm_limit)
+        update = clip_update(update, updates.norm_limit)
         params, self.server = setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None
@@ -803,7 +803,7 @@ def sealed(params: Vector) -> Vector:
     """Return the same model, read-only; nobody writes into one that lives on an accelerator."""
     if isinstance(params, ResidentArray):
         return params
-    return frozen(np.ascontiguousarray(params, np.float32))
+    return as_read_only(np.ascontiguousarray(params, np.float32))
 
 
 def _done_part(planned: Ids, progress: Floats) -> Ids:

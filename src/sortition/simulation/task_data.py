@@ -49,4 +49,4 @@ def is_multi_label(data: Dataset) -> bool:
 
 def _with_range(data: Dataset) -> str:
     y = data.y_train
-    return f"{data.described_targets()} from {y.min():g} to {y.max():g}"
+    return f"{data.describe_targets()} from {y.min():g} to {y.max():g}"

@@ -115,7 +115,7 @@ class World:
         self.y = data.y_train
         self.classes = data.classes
         self.seed = seed
-        self.targets = data.described_targets()
+        self.targets = data.describe_targets()
         self._is_multi_label = is_multi_label(data)
         self.holdings = Holdings(clients, len(self.y), "World.clients")
         if self.holdings.sizes.min() < 1:

@@ -17,7 +17,7 @@ from sortition.availability._tables import as_matrix
 from sortition.availability.trace import Trace
 from sortition.core.errors import bad
 from sortition.core.selector import Selector
-from sortition.core.validation import check_takes
+from sortition.core.validation import check_parameters
 from sortition.data import Dataset, by_client, load, partitions
 from sortition.data.load import DataObject
 from sortition.data.user_data import from_items
@@ -267,7 +267,7 @@ def _registered_function(key: str, function: object) -> str:
         else:
             hint = ""
         raise bad(key, "a name or a function (outputs, targets)", function, hint)
-    check_takes(function, ("outputs", "targets"), key)
+    check_parameters(function, ("outputs", "targets"), key)
     return python_objects.register(key, function)
 
 

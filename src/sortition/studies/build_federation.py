@@ -17,7 +17,7 @@ from sortition.core.inputs import shape_of
 from sortition.core.population import Population
 from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
-from sortition.data.client_skew import styled, with_label_noise
+from sortition.data.client_skew import add_label_noise, apply_styles
 from sortition.data.partitions import Partition
 from sortition.learning import build
 from sortition.simulation import FaultDraws, Faults, Habits, Setup, World
@@ -192,9 +192,9 @@ def _is_skewed(config: Data) -> bool:
 def _skewed(config: Data, dataset: Dataset, train: Partition, seed: int) -> Dataset:
     """Return the data with the styles and wrong labels of each client, as worlds take them."""
     if config.styles is not None:
-        dataset = styled(dataset, train.indices, config.styles, stream(seed, "styles"))
+        dataset = apply_styles(dataset, train.indices, config.styles, stream(seed, "styles"))
     if config.label_noise is not None:
-        dataset = with_label_noise(dataset, train.indices, config.label_noise, stream(seed, "label noise"))
+        dataset = add_label_noise(dataset, train.indices, config.label_noise, stream(seed, "label noise"))
     return dataset.prepared(standardise=config.standardise)
 
 

@@ -23,7 +23,7 @@ from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
-from sortition.core.validation import translated
+from sortition.core.validation import translate_error
 from sortition.data import partitions
 from sortition.data.client_skew import LabelNoise, check_styles
 from sortition.data.load import check as check_options
@@ -356,7 +356,7 @@ def validated(kind: type[M], table: object, who: str) -> M:
             if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
                 *parents, key = [str(part) for part in detail["loc"]]
                 raise unknown("key", key, _keys_at(kind, parents), ".".join([who, *parents])) from None
-        raise translated(error, who) from None
+        raise translate_error(error, who) from None
 
 
 def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sortition import selectors
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.core.selector import Selector
 from sortition.results.reference_lines import REFERENCES
 from sortition.studies.types import AnySelector, ReadOnlyTable, SelectorClass, TomlTable
@@ -30,7 +30,7 @@ def selector_class(name: str) -> SelectorClass:
     """Return the class behind a name such as ``fedgs``, or behind ``package.module:Class``."""
     if ":" not in name:
         return _discovered_class(name)
-    value = imported(name, "method.name")
+    value = import_named(name, "method.name")
     if isinstance(value, Selector):
         return type(value)
     if not (inspect.isclass(value) and issubclass(value, Selector)):
@@ -58,7 +58,7 @@ def selector(name: str, parameters: ReadOnlyTable) -> AnySelector:
             raise unknown("key", next(iter(parameters)), (), name)
         return selectors.load("uniform")  # it is never asked: a reference line selects no client
     if ":" in name:
-        value = imported(name, "method.name")
+        value = import_named(name, "method.name")
         if isinstance(value, Selector):
             if parameters:
                 raise unknown("key", next(iter(parameters)), (), f"method {name}")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.data.load import IMPORT_PATH
 from sortition.studies import python_objects
 from sortition.studies.types import ReadOnlyTable
@@ -55,7 +55,7 @@ def _leads_out(name: str) -> bool:
 
 def digest(setting: str, import_path: str) -> str:
     """Return the SHA-256 of the source files behind the import path that a setting names."""
-    value = imported(import_path, setting)
+    value = import_named(import_path, setting)
     if inspect.isclass(value):
         definitions = inspect.getmro(value)
     else:

@@ -16,7 +16,7 @@ from sortition.core.errors import InputError, StorageError, bad, unknown
 from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.settings import Guards
 from sortition.core.storage.safe_files import read_regular
-from sortition.core.validation import translated
+from sortition.core.validation import translate_error
 from sortition.learning.rule import LocalRule
 from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.reference_lines import REFERENCES
@@ -327,5 +327,5 @@ def _with_changes(rule: Rule, changes: ReadOnlyTable, who: str) -> Rule:
     try:
         changed: Rule = _adapter(type(rule)).validate_python({**values, **changes})
     except ValidationError as error:
-        raise translated(error, who, names) from None
+        raise translate_error(error, who, names) from None
     return changed

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sortition.core.errors import InputError
 from sortition.core.policy import Policy
-from sortition.core.validation import translated
+from sortition.core.validation import translate_error
 from sortition.results.policy_costs import rules_of, without_rule
 from sortition.studies.types import ReadOnlyTable, TomlTable
 
@@ -43,4 +43,4 @@ def _policies(table: ReadOnlyTable, setting: ReadOnlyTable) -> list[dict[str, An
     try:
         return [policy.changed() for policy in adapter.validate_python(tables)]
     except ValidationError as error:
-        raise translated(error, "policy", [field.name for field in fields(Policy)]) from None
+        raise translate_error(error, "policy", [field.name for field in fields(Policy)]) from None

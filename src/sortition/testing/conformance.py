@@ -11,7 +11,7 @@ from functools import partial
 
 from sortition.core import Selector
 from sortition.core.errors import bad
-from sortition.core.selector import AnySelector, undecorated
+from sortition.core.selector import AnySelector, undecorated_error
 from sortition.testing.alignment import aligned_answers
 from sortition.testing.declaration_checks import parameters_checked, parameters_read, plain_data
 from sortition.testing.outside import stored_memory
@@ -57,7 +57,7 @@ def contract(make: MakesSelector) -> Iterator[tuple[str, Callable[[], None]]]:
     """Give the points of the contract, each as a name and a function that checks it."""
     cls = _class_of(make)
     if not is_dataclass(cls):
-        raise undecorated(cls)
+        raise undecorated_error(cls)
     memory_at_first = stored_memory(cls)  # before other checks fill it: memory that is full no longer changes
     for check in CHECKS:
         rule = (check.__doc__ or check.__name__).strip().rstrip(".")

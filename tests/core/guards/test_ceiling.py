@@ -87,7 +87,7 @@ def test_who_goes_round_is_never_kept_out(limit):
     rng = np.random.default_rng(0)
     for _ in range(6):
         for cohort in rng.permutation(N).reshape(-1, BUDGET):
-            assert ceiling.below(np.arange(N), BUDGET)[cohort].all()
+            assert ceiling.mask_below(np.arange(N), BUDGET)[cohort].all()
             ceiling.record(np.arange(N), cohort)
 
 
@@ -111,7 +111,7 @@ def test_snapshots_and_newcomers_keep_it(tmp_path):
     registrar.save(tmp_path / "r.npz")
     again = Registrar.load(tmp_path / "r.npz", load("uniform"), Population(np.full(N + 3, 10)))
     assert again.eligibility.ceiling.chosen.tolist() == [*chosen, 0, 0, 0]
-    assert again.eligibility.ceiling.below(np.arange(N + 3), 5)[-3:].all()
+    assert again.eligibility.ceiling.mask_below(np.arange(N + 3), 5)[-3:].all()
     registrar.join(Population(np.full(N + 3, 10)))
     assert registrar.eligibility.ceiling.fair[: N + 3].tolist() == again.eligibility.ceiling.fair.tolist()
     arrays, header = registrar.export()
@@ -122,10 +122,10 @@ def test_snapshots_and_newcomers_keep_it(tmp_path):
 
 def test_nobody_available_and_first_rounds():
     ceiling = Ceiling(1.5, 3)
-    assert ceiling.below(np.arange(3), 1).all()  # everybody has one place, whatever the fair share
+    assert ceiling.mask_below(np.arange(3), 1).all()  # everybody has one place, whatever the fair share
     ceiling.record(np.arange(3), np.array([0]))
-    assert ceiling.below(np.arange(3), 1).tolist() == [False, True, True]
-    assert ceiling.below(np.empty(0, np.int64), 1).size == 0
+    assert ceiling.mask_below(np.arange(3), 1).tolist() == [False, True, True]
+    assert ceiling.mask_below(np.empty(0, np.int64), 1).size == 0
     ceiling.record(np.empty(0, np.int64), np.empty(0, np.int64))
     with pytest.raises(InputError, match=r"ceiling must be 0 \(off\) or ≥ 1"):
         Guards(ceiling=0.5)

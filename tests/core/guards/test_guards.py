@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from sortition.core import LOSS, UPDATE, Cohort, Guards, Measure, Needs, Population, Registrar, Selector, State, method
 from sortition.core.cohort import Round
 from sortition.core.errors import InputError, StorageError
-from sortition.core.guards.eligibility import capped, within_quota
-from sortition.core.guards.exploration import explored
-from sortition.core.guards.row_screening import norms, screen, winsorised
+from sortition.core.guards.eligibility import cap_facts, draw_within_quota
+from sortition.core.guards.exploration import add_explorers
+from sortition.core.guards.row_screening import row_norms, screen, winsorise
 from sortition.core.questions import Reading
 from sortition.core.streams import stream
 from sortition.selectors import discover, find, load
@@ -144,10 +144,10 @@ class TestBounds:
 
     def test_norms_do_not_overflow_where_rows_are_finite(self):
         rows = np.array([[3e30, 4e30], [np.nan, 1], [np.inf, 1], [3, 4], [0, 0]], np.float32)
-        found = norms(rows)
+        found = row_norms(rows)
         np.testing.assert_allclose(found[[0, 3, 4]], [5e30, 5, 0], rtol=1e-6)
         assert not np.isfinite(found[[1, 2]]).any()
-        assert norms(np.array([[-2.0]])).tolist() == [2.0]
+        assert row_norms(np.array([[-2.0]])).tolist() == [2.0]
 
     def test_an_absurd_row_stays_out_and_the_others_come_in(self):
         rows = {0: [1.0, 1.0], 1: [1e7, 0.0], 2: [2.0, 0.0], 3: [np.nan, 0.0], 4: [0.0, 1.0]}
@@ -168,7 +168,7 @@ class TestWinsorised:
     def test_honest_order_is_kept_and_liars_are_cut_to_the_bar(self, values, limit, liars):
         n = len(values)
         told = np.array([*values, *[1e12] * min(liars, (n - 1) // 2)])
-        reading, clipped = winsorised(Reading(np.arange(told.size), told), limit)
+        reading, clipped = winsorise(Reading(np.arange(told.size), told), limit)
         middle = np.median(told)
         bar = middle + limit * (1.4826 * np.median(np.abs(told - middle)) or middle)
         np.testing.assert_array_equal(reading.values, np.minimum(told, bar))
@@ -178,12 +178,12 @@ class TestWinsorised:
 
     def test_by_hand(self):
         # median 3, deviations 2 1 0 1 97: MAD 1; bar 3 + 2 · 1.4826
-        reading, clipped = winsorised(Reading(np.arange(5), np.array([1.0, 2, 3, 4, 100])), 2.0)
+        reading, clipped = winsorise(Reading(np.arange(5), np.array([1.0, 2, 3, 4, 100])), 2.0)
         assert reading.values.tolist() == [1, 2, 3, 4, 3 + 2 * 1.4826]
         assert clipped == 1
-        alike, clipped = winsorised(Reading(np.arange(4), np.array([2.0, 2, 2, 100])), 2.0)
+        alike, clipped = winsorise(Reading(np.arange(4), np.array([2.0, 2, 2, 100])), 2.0)
         assert alike.values.tolist() == [2, 2, 2, 6]  # the median is the scale
-        assert winsorised(Reading(np.arange(3), np.array([0.0, 0, 1])), 2.0)[1] == 0
+        assert winsorise(Reading(np.arange(3), np.array([0.0, 0, 1])), 2.0)[1] == 0
 
     def test_losses_are_clipped_before_the_selector_sees_them_and_noted(self):
         registrar = Registrar(Believer(), population(6), guards=Guards(winsorise=2.0))
@@ -245,20 +245,20 @@ class TestCaps:
     def test_sizes_and_counts_by_hand(self):
         # median size of those who have data: 10; cap 2 · 10
         held = Population(np.array([0, 10, 5, 10, 4000]), [[0, 0], [10, 0], [5, 0], [0, 10], [3000, 1000]])
-        shown, cut = capped(held, Guards(size_cap=2))
+        shown, cut = cap_facts(held, Guards(size_cap=2))
         assert shown["sizes"].tolist() == [0, 10, 5, 10, 20]
         assert shown["label_counts"].tolist() == [[0, 0], [10, 0], [5, 0], [0, 10], [15, 5]]  # the same mixture
         assert cut.tolist() == [False] * 4 + [True]
         assert shown["sizes"].dtype == held.sizes.dtype
-        assert capped(held, Guards(size_limit=7))[0]["sizes"].tolist() == [0, 7, 5, 7, 7]
-        assert capped(held, Guards(size_cap=3, size_limit=12))[0]["sizes"].tolist() == [0, 10, 5, 10, 12]
-        assert capped(held, Guards())[0] == {}
+        assert cap_facts(held, Guards(size_limit=7))[0]["sizes"].tolist() == [0, 7, 5, 7, 7]
+        assert cap_facts(held, Guards(size_cap=3, size_limit=12))[0]["sizes"].tolist() == [0, 10, 5, 10, 12]
+        assert cap_facts(held, Guards())[0] == {}
         idle = Population(np.array([0, 0, 0, 0, 10, 10, 4000]))  # those without data have no say
-        assert capped(idle, Guards(size_cap=2))[0]["sizes"].tolist() == [0, 0, 0, 0, 10, 10, 20]
+        assert cap_facts(idle, Guards(size_cap=2))[0]["sizes"].tolist() == [0, 0, 0, 0, 10, 10, 20]
 
     def test_unknown_rows_are_neither_read_nor_changed(self):
         held = Population(np.array([np.nan, 1.0, 2.0, 30.0]), known=[1, 2, 3])
-        shown, cut = capped(held, Guards(size_cap=2))
+        shown, cut = cap_facts(held, Guards(size_cap=2))
         assert shown["sizes"][1:].tolist() == [1, 2, 4]
         assert cut.tolist() == [False, False, False, True]
 
@@ -280,7 +280,7 @@ class TestQuota:
     def test_each_owner_keeps_min_of_its_clients_and_the_quota(self, owners, places, seed):
         owner = np.unique(owners, return_inverse=True)[1]
         ids = np.arange(len(owners)) * 3
-        kept = ids[within_quota(owner, places, stream(seed, "test"))]
+        kept = ids[draw_within_quota(owner, places, stream(seed, "test"))]
         assert (np.diff(kept) > 0).all()
         counts = np.bincount(owner[kept // 3], minlength=owner.max() + 1)
         np.testing.assert_array_equal(counts, np.minimum(np.bincount(owner), places))
@@ -288,7 +288,7 @@ class TestQuota:
     def test_every_client_of_an_owner_has_the_same_chance(self):
         seen = np.zeros(10)
         for t in range(1000):
-            seen[within_quota(np.repeat([0, 1], [8, 2]), 2, stream(t, "test"))] += 1
+            seen[draw_within_quota(np.repeat([0, 1], [8, 2]), 2, stream(t, "test"))] += 1
         assert (seen[8:] == 1000).all()
         np.testing.assert_allclose(seen[:8] / 1000, 2 / 8, atol=4 * np.sqrt(0.25 * 0.75 / 1000))
 
@@ -321,7 +321,7 @@ class TestExploration:
         # ε K = 0.7 and 2.5: ⌊ε K⌋ in most rounds would be wrong, E[⌊ε K + U⌋] = ε K
         for share, expected in ((0.07, 0.7), (0.25, 2.5)):
             cohort = Cohort.uniform(np.arange(10))
-            sizes = [explored(cohort, round_of(1000, 10), share, stream(t, "test"))[1].size for t in range(1500)]
+            sizes = [add_explorers(cohort, round_of(1000, 10), share, stream(t, "test"))[1].size for t in range(1500)]
             assert set(sizes) == {int(expected), int(expected) + 1}
             assert abs(np.mean(sizes) - expected) < 4 * 0.5 / np.sqrt(1500)
 
@@ -341,7 +341,7 @@ class TestExploration:
         weights = data.draw(st.lists(st.floats(0, 3), min_size=size, max_size=size))
         groups = ids % 3 if strata else None
         before = Cohort(ids, weights, groups=groups)
-        after, lot = explored(before, round_of(n, budget), share, stream(seed, "test"))
+        after, lot = add_explorers(before, round_of(n, budget), share, stream(seed, "test"))
         assert after.ids.size <= budget
         assert np.unique(after.ids).size == after.ids.size
         assert np.isin(after.ids, np.arange(n)).all()
@@ -362,7 +362,7 @@ class TestExploration:
 
     def test_strata_keep_their_proportions(self):
         before = Cohort([0, 1, 2, 3], [0.1, 0.2, 0.3, 0.4], groups=[0, 0, 1, 1])
-        after, lot = explored(before, round_of(400, 4), 0.25, stream(1, "test"))
+        after, lot = add_explorers(before, round_of(400, 4), 0.25, stream(1, "test"))
         assert lot.size == 1
         assert lot[0] > 3
         assert after.weights[-1] == pytest.approx(0.25)
@@ -371,9 +371,9 @@ class TestExploration:
 
     def test_everybody_and_full_cohorts_stay_as_they_are(self):
         full = Cohort.uniform(np.arange(9), full=True)
-        assert explored(full, round_of(20, 4), 1.0, stream(0, "test"))[0] is full
+        assert add_explorers(full, round_of(20, 4), 1.0, stream(0, "test"))[0] is full
         everybody = Cohort.uniform(np.arange(4))
-        assert explored(everybody, round_of(4, 4), 1.0, stream(0, "test"))[0] is everybody
+        assert add_explorers(everybody, round_of(4, 4), 1.0, stream(0, "test"))[0] is everybody
 
     @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
     def test_no_honest_client_starves_and_no_liar_owns_the_cohort(self, share):

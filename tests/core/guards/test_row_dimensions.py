@@ -15,7 +15,7 @@ from sortition.core import (
     Reading,
     Registrar,
     StorageError,
-    probe,
+    make_probe,
 )
 from sortition.core.guards.row_dimensions import Dimensions
 from sortition.selectors import load
@@ -100,7 +100,7 @@ class TestVotes:
     def test_growth_keeps_them(self):
         dimensions = Dimensions([UPDATE], None, 2)
         dimensions.vote([("update", np.array([1]), 4)], {})
-        assert dimensions.grown(4).votes["update"].tolist() == [0, 4, 0, 0]
+        assert dimensions.copy_for(4).votes["update"].tolist() == [0, 4, 0, 0]
 
     def test_a_snapshot_keeps_them_and_one_of_before_speaks_for_everybody(self):
         dimensions = Dimensions([UPDATE], None, 3)
@@ -128,7 +128,7 @@ def test_the_lengths_of_signals():
     model = ModelSize(100, 10, 60, 12)
     assert [s.dimension(model) for s in (UPDATE, GRADIENT, BIAS_UPDATE, HEAD_UPDATE)] == [100, 100, 10, 60]
     assert UPDATE.sketch(8).dimension(model) == UPDATE.sketch(8).dimension(None) == 8
-    assert probe(np.zeros(2), np.ones(2)).dimension(model) == 12
+    assert make_probe(np.zeros(2), np.ones(2)).dimension(model) == 12
     assert UPDATE.dimension(None) is None
     assert LOSS.dimension(model) is None
 

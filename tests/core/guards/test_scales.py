@@ -17,7 +17,7 @@ from sortition.core import (
     State,
 )
 from sortition.core.cohort import Cohort
-from sortition.core.guards.row_screening import winsorised
+from sortition.core.guards.row_screening import winsorise
 from sortition.core.guards.scales import MODEL, Scales
 from sortition.core.selector import method
 
@@ -188,7 +188,7 @@ def test_a_loss_that_is_larger_than_usual_is_clipped_and_nobody_is_blamed():
     assert turn.guarded["winsorised"] == 3
     federation.finish(turn)
     assert not federation.quarantined.any()
-    reading, clipped = winsorised(Reading(np.arange(5), np.array([1e6, 1e6, 1e6, 1.0, 1.0])), 3, most=10 * scale)
+    reading, clipped = winsorise(Reading(np.arange(5), np.array([1e6, 1e6, 1e6, 1.0, 1.0])), 3, most=10 * scale)
     assert reading.values.max() == 10 * scale
     assert clipped == 3
 

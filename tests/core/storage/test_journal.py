@@ -57,7 +57,7 @@ def test_of_a_line_that_was_written_in_part_nothing_stays(tmp_path, monkeypatch)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("sortition.core.storage.journal.pour", half)
+        patch.setattr("sortition.core.storage.journal.write_all", half)
         with pytest.raises(StorageError, match="Resume when there is room"):
             journal.append({"round": 1})
     journal.append({"round": 1})  # there is room again

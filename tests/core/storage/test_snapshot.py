@@ -87,7 +87,9 @@ def test_a_header_that_is_absent_or_no_object_is_named(tmp_path):
 
 
 def test_difference_in_words():
-    assert snapshot.difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b was 2, is 3; c was absent, is 4"
+    assert (
+        snapshot.describe_difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b was 2, is 3; c was absent, is 4"
+    )
 
 
 @pytest.mark.parametrize("flaw", ["version", "flags", "header", "shape"])

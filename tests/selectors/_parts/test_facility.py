@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sortition.selectors._parts import facility
-from sortition.selectors._parts.distances import between, grown, pairwise
+from sortition.selectors._parts.distances import distances_between, enlarge_table, pairwise_distances
 from sortition.selectors._parts.facility import greedy_cover, represented_mass, stochastic_cover
 
 
@@ -31,7 +31,7 @@ def plain_greedy(distance, k, price, mass):
 def test_lazy_is_plain_greedy(seed, n, k, whole):
     rng = np.random.default_rng(seed)
     # whole distances tie often
-    distance = rng.integers(0, 5, (n, n)).astype(float) if whole else pairwise(rng.normal(size=(n, 3)))
+    distance = rng.integers(0, 5, (n, n)).astype(float) if whole else pairwise_distances(rng.normal(size=(n, 3)))
     price = rng.integers(-3, 4, n).astype(float)
     mass = rng.integers(1, 4, n).astype(float)
     assert greedy_cover(distance, k, price=price, mass=mass).tolist() == plain_greedy(distance, k, price, mass)
@@ -39,7 +39,7 @@ def test_lazy_is_plain_greedy(seed, n, k, whole):
 
 def test_lazy_evaluation_in_batches_is_plain_greedy(monkeypatch):
     rng = np.random.default_rng(0)
-    distance, price = pairwise(rng.normal(size=(150, 4))), rng.normal(size=150)
+    distance, price = pairwise_distances(rng.normal(size=(150, 4))), rng.normal(size=150)
     straight = greedy_cover(distance, 20, price=price).tolist()
     monkeypatch.setattr(facility, "BATCH", 3)
     assert greedy_cover(distance, 20, price=price).tolist() == straight == plain_greedy(distance, 20, price, 1.0)
@@ -47,7 +47,7 @@ def test_lazy_evaluation_in_batches_is_plain_greedy(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_within_one_minus_one_over_e_of_the_best(seed):
-    distance = pairwise(np.random.default_rng(seed).normal(size=(8, 2)))
+    distance = pairwise_distances(np.random.default_rng(seed).normal(size=(8, 2)))
     nothing = distance.max(axis=0).sum()
 
     def saved(S):
@@ -62,14 +62,14 @@ def test_within_one_minus_one_over_e_of_the_best(seed):
 
 
 def test_more_places_than_candidates_takes_all_once():
-    distance = pairwise(np.random.default_rng(0).normal(size=(5, 2)))
+    distance = pairwise_distances(np.random.default_rng(0).normal(size=(5, 2)))
     assert sorted(greedy_cover(distance, 9).tolist()) == [0, 1, 2, 3, 4]
     assert sorted(stochastic_cover(distance, 9, 2, np.random.default_rng(0)).tolist()) == [0, 1, 2, 3, 4]
     assert greedy_cover(np.empty((0, 3)), 2).size == 0
 
 
 def test_stochastic_with_all_candidates_is_greedy_and_with_few_is_not_far():
-    distance = pairwise(np.random.default_rng(1).normal(size=(60, 3)))
+    distance = pairwise_distances(np.random.default_rng(1).normal(size=(60, 3)))
     assert stochastic_cover(distance, 6, 60, np.random.default_rng(0)).tolist() == greedy_cover(distance, 6).tolist()
 
     def cover(S):
@@ -89,16 +89,16 @@ def test_everybody_is_represented_once():
 def test_distances():
     rows = np.random.default_rng(0).normal(size=(6, 9)) + 1e4  # far from zero, close together
     true = np.array([[np.linalg.norm(a - b) for b in rows] for a in rows])
-    assert pairwise(rows) == pytest.approx(true, abs=1e-7)
-    assert between(rows[:2], rows) == pytest.approx(true[:2], abs=1e-5)
-    assert np.array_equal(pairwise(rows), pairwise(rows).T)
-    assert not np.diagonal(pairwise(rows)).any()
+    assert pairwise_distances(rows) == pytest.approx(true, abs=1e-7)
+    assert distances_between(rows[:2], rows) == pytest.approx(true[:2], abs=1e-5)
+    assert np.array_equal(pairwise_distances(rows), pairwise_distances(rows).T)
+    assert not np.diagonal(pairwise_distances(rows)).any()
 
 
 def test_a_table_grows_and_keeps_what_it_held():
-    table = grown(grown(None, 2, np.nan), 2, np.nan)
+    table = enlarge_table(enlarge_table(None, 2, np.nan), 2, np.nan)
     table[:] = 1.0
-    larger = grown(table, 3, np.nan)
+    larger = enlarge_table(table, 3, np.nan)
     assert larger[:2, :2].tolist() == [[1, 1], [1, 1]]
     assert np.isnan(larger[2]).all()
 

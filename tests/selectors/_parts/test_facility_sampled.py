@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.signals import fold
-from sortition.selectors._parts.distances import between, pairwise
+from sortition.selectors._parts.distances import distances_between, pairwise_distances
 from sortition.selectors._parts.facility import greedy_cover
-from sortition.selectors._parts.facility_sampled import sampled_cover, shortened, stored
+from sortition.selectors._parts.facility_sampled import sampled_cover, shorten_rows, store_rows
 
 
 def crowd(n, seed, kinds=30, width=16):
@@ -15,16 +15,16 @@ def crowd(n, seed, kinds=30, width=16):
 
 
 def coverage(rows, ids):
-    return float(between(rows[ids], rows).min(axis=0).sum())
+    return float(distances_between(rows[ids], rows).min(axis=0).sum())
 
 
 def test_better_than_solving_a_subsample_and_near_to_the_exact_choice():
     excess = []
     for seed in range(8):
         rows, rng, everybody = crowd(1500, seed), np.random.default_rng(seed), np.arange(1500)
-        exact = coverage(rows, greedy_cover(pairwise(rows), 15))
+        exact = coverage(rows, greedy_cover(pairwise_distances(rows), 15))
         references, candidates = (np.sort(rng.choice(1500, 200, replace=False)) for _ in range(2))
-        subsample = candidates[greedy_cover(between(rows[candidates], rows[references]), 15)]
+        subsample = candidates[greedy_cover(distances_between(rows[candidates], rows[references]), 15)]
         ours = sampled_cover(rows, everybody, candidates, references, 15, np.ones(200))
         assert np.unique(ours).size == 15
         assert coverage(rows, ours) < coverage(rows, subsample)
@@ -46,7 +46,7 @@ def test_only_the_pool_is_chosen_and_prices_count():
 def test_sketches_keep_distances():
     # relative variance of a squared distance ≤ 2/256, so about √(2/256)/2 = 4.4 % of a distance
     vectors = np.random.default_rng(0).normal(size=(20, 5000))
-    true, sketched = pairwise(vectors), pairwise(shortened(vectors, 256))
+    true, sketched = pairwise_distances(vectors), pairwise_distances(shorten_rows(vectors, 256))
     off = ~np.eye(20, dtype=bool)
     error = (sketched[off] - true[off]) / true[off]
     assert np.sqrt(np.mean(error**2)) < 0.06
@@ -54,11 +54,11 @@ def test_sketches_keep_distances():
 
 
 def test_short_rows_are_kept_as_they_are_and_the_first_fix_the_width():
-    rows = stored(np.empty((4, 0)), np.array([2]), np.array([[1.0, 2.0]]), 64)
+    rows = store_rows(np.empty((4, 0)), np.array([2]), np.array([[1.0, 2.0]]), 64)
     assert rows.tolist() == [[0, 0], [0, 0], [1, 2], [0, 0]]
-    assert stored(rows, np.array([], np.int64), np.empty((0, 2)), 64) is rows
+    assert store_rows(rows, np.array([], np.int64), np.empty((0, 2)), 64) is rows
 
 
 def test_many_rows_are_folded_as_each_alone():
     rows = np.random.default_rng(0).normal(size=(3, 500))
-    np.testing.assert_array_equal(shortened(rows, 64), [fold(row, 64) for row in rows])
+    np.testing.assert_array_equal(shorten_rows(rows, 64), [fold(row, 64) for row in rows])

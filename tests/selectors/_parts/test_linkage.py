@@ -5,7 +5,14 @@ import pytest
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import pdist
 
-from sortition.selectors._parts.linkage import cut_to_count, cut_to_mass, directions, gaps_between, tree, tree_groups
+from sortition.selectors._parts.linkage import (
+    build_tree,
+    cut_to_count,
+    cut_to_mass,
+    directions,
+    gaps_between,
+    tree_groups,
+)
 
 RNG = np.random.default_rng
 
@@ -46,24 +53,24 @@ def test_norms_by_hand(gap):
 def test_ward_takes_distance_rows_as_points():
     gaps = angles(RNG(1).normal(size=(30, 4)))
     np.fill_diagonal(gaps, 0)
-    np.testing.assert_allclose(tree(gaps), linkage(pdist(gaps), "ward"), rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(build_tree(gaps), linkage(pdist(gaps), "ward"), rtol=1e-7, atol=1e-7)
 
 
 def test_a_cut_to_count_gives_that_many_even_where_all_are_alike():
     for n, count in ((6, 3), (6, 1), (6, 6), (6, 9), (1, 4)):
-        links = tree(np.zeros((n, n)))
+        links = build_tree(np.zeros((n, n)))
         assert np.unique(cut_to_count(links, count)).size == min(count, n)
 
 
 def test_a_cut_to_count_undoes_the_last_merges():
     points = np.array([0.0, 0.1, 5.0, 5.1, 9.0])[:, None]
-    links = tree(np.abs(points - points.T), "average")
+    links = build_tree(np.abs(points - points.T), "average")
     assert partition(cut_to_count(links, 3)) == {frozenset({0, 1}), frozenset({2, 3}), frozenset({4})}
 
 
 def test_a_cut_to_mass_keeps_the_largest_subtrees_that_fit():
     points = np.array([0.0, 0.1, 0.3, 5.0, 5.1])[:, None]
-    links = tree(np.abs(points - points.T), "average")
+    links = build_tree(np.abs(points - points.T), "average")
     # {0,1} weighs 4, with client 2 it weighs 7 > 6; {3,4} weighs 9 > 6, so they part; client 4 alone is too heavy
     got = partition(cut_to_mass(links, np.array([2, 2, 3, 2, 7]), 6))
     assert got == {frozenset({0, 1}), frozenset({2}), frozenset({3}), frozenset({4})}

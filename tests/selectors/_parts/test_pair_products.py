@@ -3,7 +3,7 @@
 import numpy as np
 
 from sortition.core import Reading
-from sortition.selectors._parts.pair_products import store_products, without_products
+from sortition.selectors._parts.pair_products import find_without_products, store_products
 
 
 def test_pairs_become_known_by_whoever_answers_together():
@@ -14,8 +14,12 @@ def test_pairs_become_known_by_whoever_answers_together():
     assert products[np.ix_([0, 4], [0, 4])].tolist() == [[1.0, 3.0], [3.0, 9.0]]
     assert np.isnan(products[2]).all()
     assert np.isnan(products[:, 2]).all()
-    assert without_products(products, np.array([0, 4])).size == 0
-    assert without_products(products, np.array([0, 2, 4])).tolist() == [0, 2, 4]  # each lacks the product with client 2
+    assert find_without_products(products, np.array([0, 4])).size == 0
+    assert find_without_products(products, np.array([0, 2, 4])).tolist() == [
+        0,
+        2,
+        4,
+    ]  # each lacks the product with client 2
 
 
 def test_nobody_answered():

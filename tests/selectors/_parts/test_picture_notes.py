@@ -12,7 +12,7 @@ def at(index: int) -> Round:
 
 
 def test_pictures_grow_rarer():
-    assert [t for t in range(40) if picture_notes.due(at(t))] == [0, 1, 3, 7, 15, 31]
+    assert [t for t in range(40) if picture_notes.is_due(at(t))] == [0, 1, 3, 7, 15, 31]
     assert picture_notes.grouping_note(at(2), np.arange(3), np.zeros(3, int)) == {}
 
 
@@ -25,7 +25,7 @@ def test_at_most_a_hundred_clients():
 def test_the_plane_keeps_distances_that_fit_into_it():
     points = np.array([[0, 0], [3, 0], [0, 4], [1, 1.0]])
     apart = np.linalg.norm(points[:, None] - points[None], axis=2)
-    xy = picture_notes.plane(apart)
+    xy = picture_notes.project_to_plane(apart)
     again = np.linalg.norm(xy[:, None] - xy[None], axis=2)
     assert again / again[0, 1] == pytest.approx(apart / apart[0, 1])
 

@@ -1,13 +1,13 @@
 import numpy as np
 
 from sortition.core import Population
-from sortition.selectors._parts.shares import data_shares, shares
+from sortition.selectors._parts.shares import as_shares, data_shares
 
 
 def test_shares_add_up_to_one_and_are_equal_where_all_is_zero():
-    assert shares(np.array([1.0, 3.0])).tolist() == [0.25, 0.75]
-    assert shares(np.zeros(4)).tolist() == [0.25] * 4
-    assert shares(np.empty(0)).size == 0
+    assert as_shares(np.array([1.0, 3.0])).tolist() == [0.25, 0.75]
+    assert as_shares(np.zeros(4)).tolist() == [0.25] * 4
+    assert as_shares(np.empty(0)).size == 0
 
 
 def test_shares_of_the_data_leave_unknown_clients_out_and_are_equal_where_nobody_has_data():

@@ -10,10 +10,10 @@ from sortition.selectors.fedgs import graph
 
 
 def table(rows, edges, similarity="cosine"):
-    rows = graph.unit(rows) if similarity == "cosine" else np.asarray(rows, float)
+    rows = graph.scale_to_unit(rows) if similarity == "cosine" else np.asarray(rows, float)
     single = np.ones(len(rows), int)
     raw = rows @ rows.T
-    V = graph.normalised(raw, *graph.extremes(raw, single, edges, clip=similarity == "cosine"))
+    V = graph.normalise(raw, *graph.extremes(raw, single, edges, clip=similarity == "cosine"))
     R = graph.lengths(V, edges, graph.EPSILON[edges], graph.SIGMA2[edges])
     return V, R, graph.path_distances(R, single)
 
@@ -63,7 +63,7 @@ def test_unknown_products_are_no_edges():
     cosines = graph.cosines(products)
     assert cosines[0, 1] == 0.5
     assert np.isnan(cosines[0, 2])
-    R = graph.lengths(graph.normalised(cosines, 0.0, 1.0), "released", 0.01, 0.1)
+    R = graph.lengths(graph.normalise(cosines, 0.0, 1.0), "released", 0.01, 0.1)
     assert np.isinf(R[0, 2])
     assert np.isfinite(R[0, 1])
 

@@ -11,11 +11,11 @@ from sortition.selectors.fedgs import landmarks as lm
 
 
 def length(similarity):
-    return graph.lengths(graph.normalised(similarity, 0.0, 1.0), "released", 0.01, 0.1)
+    return graph.lengths(graph.normalise(similarity, 0.0, 1.0), "released", 0.01, 0.1)
 
 
 def places(n, seed=0, width=8):
-    return graph.unit(np.random.default_rng(seed).dirichlet(np.full(width, 0.3), n)).astype(np.float32)
+    return graph.scale_to_unit(np.random.default_rng(seed).dirichlet(np.full(width, 0.3), n)).astype(np.float32)
 
 
 def shortest(rows):
@@ -39,7 +39,7 @@ def test_distances_are_symmetric_upper_bounds(seed):
     rows, rng = places(300, seed), np.random.default_rng(seed)
     nodes = rows[np.sort(rng.choice(300, 100, replace=False))]
     table, largest = lm.survey(nodes, length, rng)
-    ways = lm.reach(rows, nodes, table, lambda s: length(s) / largest)
+    ways = lm.distances_to_landmarks(rows, nodes, table, lambda s: length(s) / largest)
     found = lm.path_lengths(rows, ways, lambda s: length(s) / largest)
     assert (found == found.T).all()
     assert (np.diag(found) == 0).all()
@@ -50,7 +50,7 @@ def test_a_client_at_a_nodes_place_is_as_far_as_the_node_and_remoteness_is_the_m
     nodes = places(60)
     table, largest = lm.survey(nodes, length, np.random.default_rng(0))
     scaled = lambda s: length(s) / largest  # noqa: E731
-    found = lm.reach(nodes[[7, 3]], nodes, table, scaled)
+    found = lm.distances_to_landmarks(nodes[[7, 3]], nodes, table, scaled)
     assert (found <= table[[7, 3]] + 1e-6).all()  # looking at more nodes may still find a shorter way
     assert found == pytest.approx(table[[7, 3]], rel=0.1)
     remote, home = lm.remoteness(nodes, nodes, table, scaled)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.selectors.fedgs.graph import Edges
 from sortition.selectors.fedgs.sampled_graph import SampledGraph
 
@@ -11,8 +11,8 @@ EDGES = Edges(cosine=True, kind="released")
 
 def drawn(clients: int, nodes: int) -> tuple[np.ndarray, SampledGraph]:
     rng = np.random.default_rng(0)
-    rows = EDGES.placed(rng.dirichlet(np.full(10, 0.3), clients))
-    return rows, SampledGraph.drawn(EDGES, rows[uniformly(np.arange(clients), nodes, rng)], clients, rng)
+    rows = EDGES.place_rows(rng.dirichlet(np.full(10, 0.3), clients))
+    return rows, SampledGraph.draw(EDGES, rows[draw_uniformly(np.arange(clients), nodes, rng)], clients, rng)
 
 
 def test_where_everybody_is_a_node_and_a_landmark_distances_are_the_exact_ones():
@@ -25,7 +25,7 @@ def test_where_everybody_is_a_node_and_a_landmark_distances_are_the_exact_ones()
 
 def test_remote_clients_are_remote_and_live_near_their_landmark():
     rows, sampled = drawn(150, 150)
-    remote, home = sampled.places(rows)
+    remote, home = sampled.locate(rows)
     exact = EDGES.distances(rows @ rows.T, np.ones(150, int))
     assert np.corrcoef(remote, exact.mean(axis=1))[0, 1] > 0.95
     assert ((home >= 0) & (home < sampled.table.shape[1])).all()
@@ -34,5 +34,5 @@ def test_remote_clients_are_remote_and_live_near_their_landmark():
 def test_a_map_holds_until_twice_as_many_were_met():
     _, sampled = drawn(60, 20)
     assert sampled.nodes.shape == (20, 10)
-    assert sampled.holds(119)
-    assert not sampled.holds(120)
+    assert sampled.is_large_enough(119)
+    assert not sampled.is_large_enough(120)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sortition.selectors.fedgs import similar_rows
-from sortition.selectors.fedgs.exact_products import gridded, products
-from sortition.selectors.fedgs.similar_rows import most_similar, nearest
+from sortition.selectors.fedgs.exact_products import products, round_rows
+from sortition.selectors.fedgs.similar_rows import find_most_similar, find_nearest
 
 
 def worlds() -> dict[str, np.ndarray]:
@@ -26,28 +26,30 @@ def worlds() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", list(worlds()))
 def test_the_nearest_is_the_first_of_the_most_similar(name):
-    rows = gridded(worlds()[name])
+    rows = round_rows(worlds()[name])
     others = rows[np.random.default_rng(1).permutation(6000)[:700]]
     table = products(rows, others)
-    near, similar = nearest(rows, others)
+    near, similar = find_nearest(rows, others)
     np.testing.assert_array_equal(near, table.argmax(axis=1))
     np.testing.assert_array_equal(similar, table.max(axis=1))
-    assert nearest(rows[:0], others)[0].size == 0
+    assert find_nearest(rows[:0], others)[0].size == 0
 
 
 def test_rows_near_their_pivot_are_compared_with_few_others(monkeypatch):
-    compared, whole = [], similar_rows._largest
+    compared, whole = [], similar_rows._find_largest_product
     monkeypatch.setattr(
-        similar_rows, "_largest", lambda rows, wide: compared.append(len(rows) * len(wide)) or whole(rows, wide)
+        similar_rows,
+        "_find_largest_product",
+        lambda rows, wide: compared.append(len(rows) * len(wide)) or whole(rows, wide),
     )
-    rows = gridded(worlds()["groups"])
-    nearest(rows, rows[::6])
+    rows = round_rows(worlds()["groups"])
+    find_nearest(rows, rows[::6])
     pivots = 6000 * similar_rows.PIVOTS
     assert sum(compared) - pivots < 6000 * 1000 / 6  # of eight groups, one and a little
 
 
 def test_the_most_similar_are_the_lowest_positions_in_order_where_many_tie():
     rows = np.eye(4, dtype=np.float32)[[0, 1, 0, 0, 2, 0, 3, 0]]
-    near, similar = most_similar(rows[:2], rows, 3)
+    near, similar = find_most_similar(rows[:2], rows, 3)
     assert near.tolist() == [[0, 2, 3], [0, 1, 2]]
     assert similar.tolist() == [[1, 1, 1], [0, 1, 0]]

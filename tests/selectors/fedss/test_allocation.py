@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.reference import fedss_literal as literal
 
-from sortition.selectors.fedss.allocation import apportion, bounded, inclusion, systematic
+from sortition.selectors.fedss.allocation import allocate_within_caps, apportion, draw_systematically, inclusion_chances
 
 
 def test_neyman_of_two_strata():
@@ -41,7 +41,7 @@ def test_agrees_with_the_literal_allocation(rows, extra):
     assert (seats >= 1).all()
     assert (seats <= A).all()
     target = literal.fractional_allocation(N, H, S, A)
-    assert bounded(np.array(N) * np.array(H), S, np.array(A)) == pytest.approx(target, abs=1e-5)
+    assert allocate_within_caps(np.array(N) * np.array(H), S, np.array(A)) == pytest.approx(target, abs=1e-5)
     assert np.abs(seats - target).max() < 1 + 1e-6
 
 
@@ -50,7 +50,7 @@ def test_no_other_point_within_the_bounds_is_better(rows, extra):
     N, H, A = (np.array(column) for column in zip(*rows, strict=True))
     share = N * H
     S = min(len(N) + extra - 1, int(A.sum()))
-    best = bounded(share, S, A)
+    best = allocate_within_caps(share, S, A)
     value = np.sum(share**2 / best)
     for i, j in itertools.permutations(range(len(N)), 2):  # convex: no pairwise exchange may help
         step = min(1e-3, A[j] - best[j], best[i] - 1)
@@ -62,20 +62,20 @@ def test_no_other_point_within_the_bounds_is_better(rows, extra):
 
 
 def test_chances_of_strata_are_proportional_and_at_most_one():
-    assert inclusion(np.array([0.5, 0.3, 0.1, 0.1]), 2).tolist() == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    assert inclusion_chances(np.array([0.5, 0.3, 0.1, 0.1]), 2).tolist() == pytest.approx([1.0, 0.6, 0.2, 0.2])
     # the first takes one whole place; of the other one the second gets 0.3/0.5
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=4, max_size=12), st.integers(1, 3), st.integers(0, 1000))
 def test_systematic_lots_fill_all_places(mass, places, seed):
-    chance = inclusion(np.array(mass) / sum(mass), places)
+    chance = inclusion_chances(np.array(mass) / sum(mass), places)
     assert chance.sum() == pytest.approx(places)
-    drawn = systematic(chance, places, np.random.default_rng(seed))
+    drawn = draw_systematically(chance, places, np.random.default_rng(seed))
     assert len(set(drawn.tolist())) == places
 
 
 def test_systematic_lots_have_the_chances_asked_for():
     chance, hits = np.array([1.0, 0.6, 0.2, 0.2]), np.zeros(4)
     for seed in range(4000):
-        hits[systematic(chance, 2, np.random.default_rng(seed))] += 1
+        hits[draw_systematically(chance, 2, np.random.default_rng(seed))] += 1
     assert hits / 4000 == pytest.approx(chance, abs=0.03)

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
 from sortition.selectors._parts.shares import label_shares
-from sortition.selectors.fedss.mixture import fitted, k_means
+from sortition.selectors.fedss.mixture import fit_mixture, k_means
 from sortition.selectors.fedss.strata import stratify
 
 FLOOR = 1e-6
@@ -33,7 +33,7 @@ def test_components_are_those_of_scikit_learn(kind: str, components: int) -> Non
         expected = GaussianMixture(
             components, covariance_type="spherical", reg_covar=FLOOR, n_init=4, max_iter=200, random_state=seed
         ).fit(rows)
-        found = fitted(rows, components, 4, FLOOR, seed)
+        found = fit_mixture(rows, components, 4, FLOOR, seed)
         np.testing.assert_allclose(found.means, expected.means_, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(found.variances, expected.covariances_, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(found.weights, expected.weights_, rtol=1e-6, atol=1e-9)
@@ -43,7 +43,7 @@ def test_components_are_those_of_scikit_learn(kind: str, components: int) -> Non
 def test_a_cluster_that_lost_its_rows_takes_the_farthest_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.array([[0.0], [0.1], [0.2], [5.0], [5.1]])
     starts = [0, 0, 3]  # the second centre is the first one again and is nearest to nobody
-    monkeypatch.setattr("sortition.selectors.fedss.mixture._spread_starts", lambda *_: starts)
+    monkeypatch.setattr("sortition.selectors.fedss.mixture._draw_starts", lambda *_: starts)
     labels = k_means(rows, 3, np.random.RandomState(0))
     assert len(set(labels.tolist())) == 3
     assert labels[3] == labels[4]

@@ -49,10 +49,10 @@ def differs(seed):
 
 
 SLIPS = [
-    ("multiples", "np.clip(relative, 1.0, MOST)", "relative"),  # a client may be due any multiple
-    ("multiples", "KNOWN_FROM * known.size", "0"),  # losses count from the first
-    ("moved_record", "MOVES * (fall - moved[clients])", "MOVES * fall"),  # records only grow
-    ("moved_record", "was_due_more & ~", "~"),  # who was not tried is judged
+    ("due_multiples", "np.clip(relative, 1.0, MOST)", "relative"),  # a client may be due any multiple
+    ("due_multiples", "KNOWN_FROM * known.size", "0"),  # losses count from the first
+    ("update_record", "MOVES * (fall - new_record[clients])", "MOVES * fall"),  # records only grow
+    ("update_record", "was_due_more & ~", "~"),  # who was not tried is judged
 ]
 
 
@@ -69,7 +69,7 @@ def behind(k, t):
 
 def test_who_catches_up_is_due_more_and_who_does_not_is_not():
     registrar, _, record = played(rounds=60, loss_of=behind, forgetting=0.0)
-    m = losses.multiples(registrar.state.loss, registrar.state.loss_record, np.arange(N))
+    m = losses.due_multiples(registrar.state.loss, registrar.state.loss_record, np.arange(N))
     assert record[1] < 0.02  # wrong labels: more weight changed nothing
     assert m[1] < 1.6
     assert m[2:] == pytest.approx(1.0)
@@ -78,15 +78,15 @@ def test_who_catches_up_is_due_more_and_who_does_not_is_not():
 def test_nobody_is_due_more_than_four_times_its_share():
     loss = np.full(10, 1.0)
     loss[3] = 1e6
-    m = losses.multiples(loss, np.full(10, 9.0), np.arange(10))
+    m = losses.due_multiples(loss, np.full(10, 9.0), np.arange(10))
     assert m.tolist() == [1, 1, 1, 4, 1, 1, 1, 1, 1, 1]
 
 
 def test_losses_of_zero_and_clients_without_a_loss_are_sound():
     loss = np.zeros(10)
     loss[0] = np.nan
-    assert np.isfinite(losses.multiples(loss, np.full(10, 0.1), np.arange(10))).all()
-    assert losses.multiples(loss, np.full(10, 0.1), np.arange(10))[0] == 1
+    assert np.isfinite(losses.due_multiples(loss, np.full(10, 0.1), np.arange(10))).all()
+    assert losses.due_multiples(loss, np.full(10, 0.1), np.arange(10))[0] == 1
 
 
 def test_losses_are_reported_only_where_the_option_is_on():

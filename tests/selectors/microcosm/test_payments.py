@@ -8,7 +8,7 @@ from tests.mutations import slipped
 
 from sortition.core import Registrar
 from sortition.selectors import load
-from sortition.selectors.microcosm.payments import MOST_UNITS, Payments, payments
+from sortition.selectors.microcosm.payments import MOST_UNITS, Payments, make_payments
 from sortition.testing import ScriptedWorld
 
 
@@ -51,13 +51,13 @@ def weights_paid(available_at, kind, *, seed, n=40, places=5, rounds=200):
     """Weights (rounds, n) of a server that pays what is forced and else whom it likes; who was available; units."""
     rng = np.random.default_rng(seed)
     p = shares_of(kind, n, rng)
-    owing = payments(p, places)
+    owing = make_payments(p, places)
     waits = np.zeros((n, MOST_UNITS), np.int32)
     weights = np.zeros((rounds, n))
     was_available = np.zeros((rounds, n), bool)
     for t in range(rounds):
         available = available_at(t, n, rng)
-        clients, floors = owing.forced(waits, available)
+        clients, floors = owing.find_forced(waits, available)
         assert clients.size <= places
         assert floors.sum() <= 1 + 1e-9
         a = np.zeros(n)
@@ -65,7 +65,7 @@ def weights_paid(available_at, kind, *, seed, n=40, places=5, rounds=200):
         favourite = available[0]  # gets all that is left
         a[favourite] += 1 - floors.sum()
         ids = np.flatnonzero(a)
-        waits = owing.after(waits, available, ids, a[ids])
+        waits = owing.waits_after(waits, available, ids, a[ids])
         weights[t] = a
         was_available[t, available] = True
     return weights, was_available, owing
@@ -100,7 +100,7 @@ def test_a_queue_that_looks_at_the_available_alone_breaks_the_promise(monkeypatc
 
 def test_units_are_worth_at_most_a_place_and_fit_into_the_patience():
     p = shares_of("unequal", 60, np.random.default_rng(4))
-    owing = payments(p, 7)
+    owing = make_payments(p, 7)
     assert owing.value.max() <= 1 / 7 + 1e-12
     assert owing.units.sum() <= 7 * owing.patience
     small = p <= MOST_UNITS / 60
@@ -108,9 +108,9 @@ def test_units_are_worth_at_most_a_place_and_fit_into_the_patience():
 
 
 def test_clients_without_data_are_owed_nothing():
-    owing = payments(np.array([0.5, 0.5, 0.0]), 1)
+    owing = make_payments(np.array([0.5, 0.5, 0.0]), 1)
     assert owing.units.tolist() == [2, 2, 0]
-    clients, _ = owing.forced(np.full((3, MOST_UNITS), 5, np.int32), np.array([2]))
+    clients, _ = owing.find_forced(np.full((3, MOST_UNITS), 5, np.int32), np.array([2]))
     assert clients.size == 0
 
 
@@ -128,6 +128,6 @@ def test_the_method_pays_slow_clients_too():
         slow_rounds += bool((turn.cohort.ids >= 30).any())
         registrar.finish(turn, turn.cohort.ids, durations=seconds[turn.cohort.ids])
     p = world.population.sizes / world.population.sizes.sum()
-    owing = payments(np.asarray(p), places)
+    owing = make_payments(np.asarray(p), places)
     assert least_share_of_due(weights, np.ones((rounds, n), bool), owing) >= 1 - 1e-9
     assert slow_rounds < rounds / 2  # uniform sampling: 77 of 100 rounds wait for one of them

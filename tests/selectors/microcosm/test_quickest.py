@@ -10,9 +10,9 @@ from tests.mutations import slipped
 
 from sortition.core import Cohort, Feedback, Population, Registrar, Round
 from sortition.selectors import load
-from sortition.selectors.microcosm.durations import expected_seconds, limits, observed_seconds
-from sortition.selectors.microcosm.payments import MOST_UNITS, payments
-from sortition.selectors.microcosm.quickest import quickest
+from sortition.selectors.microcosm.durations import duration_limits, expected_seconds, observed_seconds
+from sortition.selectors.microcosm.payments import MOST_UNITS, make_payments
+from sortition.selectors.microcosm.quickest import choose_quickest
 from sortition.selectors.microcosm.sitting import Sitting
 
 
@@ -34,7 +34,7 @@ def sitting_of(seed, n=16, places=4):
 def literal_limit(sitting, seconds):
     """The limit whose portrait has the most progress per second: every sum written out."""
     best, best_rate = None, -float("inf")
-    for limit in limits(seconds, sitting.places, least=0.0, deadline=None):
+    for limit in duration_limits(seconds, sitting.places, least=0.0, deadline=None):
         pool = [k for k in sitting.lot.tolist() if seconds[k] <= limit]
         weighed = sitting.portrait(np.array(pool), swaps=False)
         a = dict(zip(weighed.members.tolist(), weighed.weights.tolist(), strict=True))
@@ -53,10 +53,10 @@ def literal_limit(sitting, seconds):
 
 def decided(sitting, seconds, waits=None, **more):
     n = seconds.size
-    owing = payments(np.full(n, 1 / n), sitting.places)
+    owing = make_payments(np.full(n, 1 / n), sitting.places)
     waits = np.zeros((n, MOST_UNITS), np.int32) if waits is None else waits
     options = {"deadline": None, "overlaps": False} | more
-    return quickest(sitting, seconds=seconds, owing=owing, waits=waits, ids=np.arange(n), **options)
+    return choose_quickest(sitting, seconds=seconds, owing=owing, waits=waits, ids=np.arange(n), **options)
 
 
 def durations(seed, n=16):
@@ -73,8 +73,8 @@ def test_takes_the_limit_of_the_literal_twin(seed):
 
 
 SLIPS = [
-    ("quickest", "progress / duration", "progress"),  # time forgotten
-    ("quickest", "member_seconds.max()", "member_seconds.min()"),  # the first ends the round
+    ("choose_quickest", "progress / duration", "progress"),  # time forgotten
+    ("choose_quickest", "member_seconds.max()", "member_seconds.min()"),  # the first ends the round
 ]
 
 
@@ -89,7 +89,7 @@ def test_a_slip_is_caught_by_the_twin(name, right, wrong, monkeypatch):
         return module.quickest(
             sitting,
             seconds=seconds,
-            owing=payments(np.full(n, 1 / n), sitting.places),
+            owing=make_payments(np.full(n, 1 / n), sitting.places),
             waits=np.zeros((n, MOST_UNITS), np.int32),
             ids=np.arange(n),
             deadline=None,
@@ -119,8 +119,8 @@ def test_a_payment_that_is_due_is_made_and_shared_by_the_slow():
 
 def test_no_candidate_is_expected_after_the_deadline_where_enough_are_before():
     seconds = np.arange(1.0, 17.0)
-    assert limits(seconds, 4, least=0.0, deadline=6.5).max() == 6.0
-    assert limits(seconds, 4, least=0.0, deadline=2.0).tolist() == [4.0]  # four places, however late
+    assert duration_limits(seconds, 4, least=0.0, deadline=6.5).max() == 6.0
+    assert duration_limits(seconds, 4, least=0.0, deadline=2.0).tolist() == [4.0]  # four places, however late
 
 
 def feedback_of(cohort, ids, seconds):

@@ -39,18 +39,18 @@ class Fails:
     def __call__(self, *given, **named):
         self.count += 1
         if self.count - 1 == self.at:
-            if self.real is journal.pour:  # half of it is written
+            if self.real is journal.write_all:  # half of it is written
                 self.real(given[0], given[1][: len(given[1]) // 2])
             raise self.error
         return self.real(*given, **named)
 
 
 def patched(monkeypatch, what, at, error):
-    real = {"write": journal.pour, "fsync": os.fsync, "rename": Path.replace}[what]
+    real = {"write": journal.write_all, "fsync": os.fsync, "rename": Path.replace}[what]
     fails = Fails(real, at, error)
     if what == "write":
-        monkeypatch.setattr(journal, "pour", fails)
-        monkeypatch.setattr(snapshot, "pour", fails)
+        monkeypatch.setattr(journal, "write_all", fails)
+        monkeypatch.setattr(snapshot, "write_all", fails)
     elif what == "fsync":
         monkeypatch.setattr(os, "fsync", fails)
     else:

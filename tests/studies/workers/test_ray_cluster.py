@@ -82,7 +82,7 @@ def test_our_code_and_the_users_go_along(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     runs = plan(small(method=[{"name": "my_slow:Slow", "label": "slow"}])).runs
     assert ray_cluster._source_paths(runs) == [tmp_path / "my_slow.py", Path(ray_cluster.__file__).parents[2]]
-    with import_policy.only([]), pytest.raises(InputError, match="--allow my_slow"):
+    with import_policy.allow_only([]), pytest.raises(InputError, match="--allow my_slow"):
         ray_cluster._source_paths(runs)
 
 

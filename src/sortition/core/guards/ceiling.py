@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.stored import fill
+from sortition.core.guards.stored import fill_columns
 
 ROUNDING = 1e-9  # a fair share is a sum, and no place is due for the last bit of it
 
@@ -32,8 +32,11 @@ class Ceiling:
         self.chosen: Floats = np.zeros(n_clients)
         self.fair: Floats = np.zeros(n_clients)
 
-    def below(self, ids: Ids, budget: int) -> Array:
-        """A mask of the clients that may have one more place; where nobody is below the ceiling, those least above."""
+    def mask_below(self, ids: Ids, budget: int) -> Array:
+        """Return a mask of the clients that may have one more place.
+
+        Where nobody is below the ceiling, these are the clients that are least above it.
+        """
         if not ids.size:
             return np.ones(0, bool)
         places = min(budget, ids.size)
@@ -47,23 +50,23 @@ class Ceiling:
         return np.asarray(excess <= least_above + 1e-9)
 
     def record(self, available: Ids, cohort: Ids) -> None:
-        """A round is over: who could have been chosen, and who was."""
+        """Record a round that is over: who could have been chosen, and who was."""
         if available.size:
             self.fair[available] += cohort.size / available.size
             self.chosen[cohort] += 1
 
-    def grown(self, n_clients: int) -> Ceiling:
-        """The same for more clients; newcomers have no share yet."""
+    def copy_for(self, n_clients: int) -> Ceiling:
+        """Return a copy for more clients; newcomers have no share yet."""
         larger = Ceiling(self.limit, n_clients)
-        fill(larger.export(), self.export())
+        fill_columns(larger.export(), self.export())
         return larger
 
     def export(self) -> dict[str, Array]:
-        """Both as named arrays."""
+        """Return counts and fair shares as named arrays."""
         return {"ceiling.chosen": self.chosen, "ceiling.fair": self.fair}
 
     def restored(self, arrays: Mapping[str, Array]) -> Ceiling:
-        """The same with the numbers of a snapshot."""
+        """Return a copy with the numbers of a snapshot."""
         restored = Ceiling(self.limit, self.chosen.size)
-        fill(restored.export(), arrays)
+        fill_columns(restored.export(), arrays)
         return restored

@@ -14,7 +14,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.population import Population
 
 
-def reweighted(
+def reweigh(
     cohort: Cohort,
     guards: Guards,
     *,
@@ -22,7 +22,7 @@ def reweighted(
     fitted: FittedWeights | None,
     intervals: Intervals | None,
 ) -> Cohort:
-    """The cohort with the weights that the guards set; strata then mean nothing.
+    """Return the cohort with the weights that the guards set, without its strata.
 
     By size, uniform or fitted the total mass stays; FedAU's weights sum to 1 in expectation only.
     """
@@ -40,7 +40,7 @@ def reweighted(
 
 
 def weighing_sizes(population: Population, guards: Guards, shown: Mapping[str, Array]) -> Array | None:
-    """(N,) the sizes by which cohorts are weighed; None where they are not."""
+    """Return the sizes (N,) by which cohorts are weighed; None where another rule weighs them."""
     if guards.reweight != "size":
         return None
     if "sizes" not in population.facts:
@@ -49,7 +49,7 @@ def weighing_sizes(population: Population, guards: Guards, shown: Mapping[str, A
 
 
 def fitted_weights(population: Population, guards: Guards, shown: Mapping[str, Array]) -> FittedWeights | None:
-    """What weights are fitted with; None where they are not."""
+    """Return what fits weights to the population's labels; None where another rule weighs cohorts."""
     if guards.reweight != "fitted":
         return None
     if "label_counts" not in population.facts:

@@ -17,12 +17,12 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.cohort import Cohort
 from sortition.core.errors import bad
 from sortition.core.guards.ceiling import Ceiling
-from sortition.core.guards.common_weights import fitted_weights, reweighted, weighing_sizes
+from sortition.core.guards.common_weights import fitted_weights, reweigh, weighing_sizes
 from sortition.core.guards.fedau import Intervals
-from sortition.core.guards.returning import Presence, few_of, returning_places
+from sortition.core.guards.returning import Presence, keep_few_returning, returning_places
 from sortition.core.guards.scales import Scales, Sent
 from sortition.core.guards.settings import Guards
-from sortition.core.population import Population, totals
+from sortition.core.population import Population, total_examples
 from sortition.core.streams import stream
 
 
@@ -66,8 +66,8 @@ class Eligibility:
         self.presence = Presence(n_clients) if guards.returning or guards.remember else None
         self.scales = Scales(signals, guards.remember, n_clients) if guards.remember else None
         self.intervals = Intervals(guards.cutoff, n_clients) if guards.reweight == "fedau" else None
-        self.shown, self.capped = capped(population, guards)
-        self._owner = owners(population, guards)
+        self.shown, self.capped = cap_facts(population, guards)
+        self._owner = number_owners(population, guards)
         self._sizes = weighing_sizes(population, guards, self.shown)
         self._fitted = fitted_weights(population, guards, self.shown)
 
@@ -78,31 +78,34 @@ class Eligibility:
 
         Quarantine counts versions of the model; ``draw`` (by default the version) keys what is drawn.
         """
-        index = version if draw is None else draw
+        index = version
+        if draw is not None:
+            index = draw
         if self.guards.minimum > budget:
             raise bad("Guards.minimum", f"at most the budget, {budget}", self.guards.minimum)
         notes: dict[str, Any] = {}
         kept_out: dict[str, Ids] = {}
-        just_come = self._just_come(ids)
+        just_come = self._find_just_come(ids)
 
-        def keep(mask: Array, guard: str, note: str) -> None:
+        def keep_only(passes: Array, guard: str, note: str) -> None:
             nonlocal ids
-            if not mask.all():
-                kept_out[guard] = ids[~mask]
+            if not passes.all():
+                kept_out[guard] = ids[~passes]
                 notes[note] = int(kept_out[guard].size)
-                ids = ids[mask]
+                ids = ids[passes]
 
         if self.guards.quarantine:
-            keep(self.until[ids] <= version, "quarantined", "quarantined")
+            keep_only(self.until[ids] <= version, "quarantined", "quarantined")
         if self.ceiling is not None:
-            keep(self.ceiling.below(ids, budget), "ceiling", "at_ceiling")
+            keep_only(self.ceiling.mask_below(ids, budget), "ceiling", "at_ceiling")
         if self.guards.returning:
             places = returning_places(self.guards.returning, budget)
-            mask = few_of(np.isin(ids, just_come), places, budget, stream(seed, "returning", index))
-            keep(mask, "returning", "just_come")
+            passes = keep_few_returning(np.isin(ids, just_come), places, budget, stream(seed, "returning", index))
+            keep_only(passes, "returning", "just_come")
         if self._owner is not None:
-            mask = within_quota(self._owner[ids], self.guards.places(budget), stream(seed, "quota", index))
-            keep(mask, "quota", "thinned")
+            places = self.guards.places_per_owner(budget)
+            passes = draw_within_quota(self._owner[ids], places, stream(seed, "quota", index))
+            keep_only(passes, "quota", "thinned")
         if ids.size < self.guards.minimum:
             notes["too_few_eligible"] = int(ids.size)
             ids = ids[:0]
@@ -110,18 +113,18 @@ class Eligibility:
             kept_out.pop("quota", None)  # nobody can be chosen, so the draw decided nothing
         return Admission(ids, kept_out, notes, just_come)
 
-    def _just_come(self, available: Ids) -> Ids:
-        """Those of the available clients that have just come; nobody where no guard asks."""
+    def _find_just_come(self, available: Ids) -> Ids:
+        """Return those of the available clients that have just come; nobody where no guard asks."""
         if self.presence is None:
             return available[:0]
-        return available[self.presence.just_come(available, available)]
+        return available[self.presence.has_just_come(available, among=available)]
 
-    def reweighted(self, cohort: Cohort) -> Cohort:
-        """The cohort with the weights that the guards set."""
-        return reweighted(cohort, self.guards, sizes=self._sizes, fitted=self._fitted, intervals=self.intervals)
+    def reweigh(self, cohort: Cohort) -> Cohort:
+        """Return the cohort with the weights that the guards set."""
+        return reweigh(cohort, self.guards, sizes=self._sizes, fitted=self._fitted, intervals=self.intervals)
 
     def record(self, available: Ids, cohort: Ids, used: Ids) -> None:
-        """A round is over: who was available, who was chosen, and whose updates are used."""
+        """Record a round that is over: who was available, who was chosen, and whose updates are used."""
         if self.ceiling is not None:
             self.ceiling.record(available, cohort)
         if self.presence is not None:
@@ -130,8 +133,10 @@ class Eligibility:
             self.intervals.record(used)
 
     def remembered_scales(self, index: int) -> dict[str, float]:
-        """The scales that are known in round ``index``, by signal."""
-        return {} if self.scales is None else self.scales.in_force(index)
+        """Return the scales that are known in round ``index``, by signal."""
+        if self.scales is None:
+            return {}
+        return self.scales.known_scales(index)
 
     def remember(self, sent: Sent, index: int) -> None:
         """Take the norms of what clients sent in round ``index`` into the scales."""
@@ -139,7 +144,7 @@ class Eligibility:
             self.scales.record(sent, index)
 
     def blame(self, clients: Iterable[int], index: int) -> None:
-        """Round ``index`` brought unsound numbers of these; whoever has too many strikes goes into quarantine."""
+        """Give these clients a strike for round ``index``; a client with too many goes into quarantine."""
         for client in clients:
             self.strikes[client] += 1
             if self.guards.quarantine and self.strikes[client] % self.guards.strikes == 0:
@@ -152,8 +157,8 @@ class Eligibility:
         """Whether some guard remembers who was there, who was chosen or what was sent in earlier rounds."""
         return bool(self._memories)
 
-    def copied(self) -> Eligibility:
-        """The same with a memory of its own: what is recorded in the copy leaves this one as it was."""
+    def copy(self) -> Eligibility:
+        """Return an independent copy: what is recorded in it leaves this one as it was."""
         twin = copy.copy(self)
         twin.strikes = self.strikes.copy()
         twin.until = self.until.copy()
@@ -165,28 +170,28 @@ class Eligibility:
 
     @property
     def _memories(self) -> dict[str, Ceiling | Presence | Scales | Intervals]:
-        """What remembers something of clients beside strikes, by the attribute that holds it."""
+        """The memories of the guards that are on, beside strikes, by the attribute that holds each."""
         memories = {name: getattr(self, name) for name in ("ceiling", "presence", "scales", "intervals")}
         return {name: memory for name, memory in memories.items() if memory is not None}
 
-    def grown(self, population: Population) -> Eligibility:
-        """The same of a larger population; who was there keeps strikes, quarantine and all that is remembered."""
+    def copy_for(self, population: Population) -> Eligibility:
+        """Return a copy for a larger population; clients that were there keep all that is remembered of them."""
         larger = Eligibility(self.guards, population)
         larger.strikes[: self.strikes.size] = self.strikes
         larger.until[: self.until.size] = self.until
         for name, memory in self._memories.items():
-            setattr(larger, name, memory.grown(population.n_clients))
+            setattr(larger, name, memory.copy_for(population.n_clients))
         return larger
 
     def export(self) -> dict[str, Array]:
-        """All that is remembered of clients, as named arrays."""
+        """Return all that is remembered of clients as named arrays."""
         arrays: dict[str, Array] = {"quarantined": self.strikes, "until": self.until}
         for memory in self._memories.values():
             arrays |= memory.export()
         return arrays
 
     def restore(self, arrays: Mapping[str, Array], strikes: Ids, until: Ids) -> None:
-        """Take over what a snapshot holds; refused, with nothing changed, where it does not fit."""
+        """Take over what a snapshot holds; refuse it, with nothing changed, where it does not fit."""
         restored = {name: memory.restored(arrays) for name, memory in self._memories.items()}
         self.strikes = strikes
         self.until = until
@@ -194,8 +199,8 @@ class Eligibility:
             setattr(self, name, memory)
 
 
-def owners(population: Population, guards: Guards) -> Ids | None:
-    """(N,) each client's owner as a dense number, where a quota asks for it."""
+def number_owners(population: Population, guards: Guards) -> Ids | None:
+    """Return each client's owner as a dense number (N,), where a quota asks for it."""
     if not guards.quota:
         return None
     if "groups" not in population.facts:
@@ -203,39 +208,42 @@ def owners(population: Population, guards: Guards) -> Ids | None:
     return np.unique(population.groups, return_inverse=True)[1].astype(np.int64, copy=False)
 
 
-def within_quota(owner: Ids, places: int, rng: np.random.Generator) -> Array:
-    """A mask that keeps at most ``places`` clients of each owner (dense numbers), each set of them equally likely."""
-    clients_of = np.bincount(owner)
+def draw_within_quota(owner: Ids, places: int, rng: np.random.Generator) -> Array:
+    """Draw at most ``places`` clients of each owner, each set of them equally likely; return them as a mask.
+
+    ``owner`` (n,) holds dense numbers, as :func:`number_owners` returns them.
+    """
+    n_clients_of = np.bincount(owner)
     keep = np.ones(owner.size, dtype=bool)
-    if not owner.size or clients_of.max() <= places:
+    if not owner.size or n_clients_of.max() <= places:
         return keep
-    crowded = np.flatnonzero(clients_of[owner] > places)
+    crowded = np.flatnonzero(n_clients_of[owner] > places)
     shuffled = crowded[rng.permutation(crowded.size)]
-    small = np.uint16 if clients_of.size < 2**16 else np.int64  # small numbers sort in one pass
+    small = np.uint16 if n_clients_of.size < 2**16 else np.int64  # small numbers sort in one pass
     by_owner = shuffled[np.argsort(owner[shuffled].astype(small), kind="stable")]
-    crowd_sizes = clients_of[clients_of > places]  # in the order of their owners, as ``by_owner`` is
+    crowd_sizes = n_clients_of[n_clients_of > places]  # in the order of their owners, as ``by_owner`` is
     first_of_crowd = np.cumsum(crowd_sizes) - crowd_sizes
     rank = np.arange(by_owner.size) - np.repeat(first_of_crowd, crowd_sizes)
     keep[by_owner[rank >= places]] = False
     return keep
 
 
-def capped(population: Population, guards: Guards) -> tuple[dict[str, Array], Array | None]:
-    """Sizes and label counts as the selector sees them, and a mask (N,) of the clients that are cut down."""
+def cap_facts(population: Population, guards: Guards) -> tuple[dict[str, Array], Array | None]:
+    """Return sizes and label counts as the selector sees them, and a mask (N,) of the clients with lowered ones."""
     if not (guards.size_cap or guards.size_limit):
         return {}, None
-    shown: dict[str, Array] = {}
-    lowered = np.zeros(population.n_clients, dtype=bool)
+    shown_facts: dict[str, Array] = {}
+    is_lowered = np.zeros(population.n_clients, dtype=bool)
     for name in {"sizes", "label_counts"} & set(population.facts):
         rows = getattr(population, name)
-        examples = totals(rows[population.known])
+        examples = total_examples(rows[population.known])
         positive = examples[examples > 0]
         median = float(np.median(positive)) if positive.size else 0.0
         limit = min(guards.size_limit or np.inf, guards.size_cap * median or np.inf)
         large = population.known[examples > limit]
         total = examples[examples > limit]  # limit < total ≤ 2**53: no product overflows
         lower = rows[large] * limit / total.reshape(-1, *[1] * (rows.ndim - 1))  # the mixture stays
-        shown[name] = rows.copy()
-        shown[name][large] = lower if rows.dtype.kind == "f" else np.floor(lower + 1e-9)
-        lowered[large] = True
-    return shown, lowered
+        shown_facts[name] = rows.copy()
+        shown_facts[name][large] = lower if rows.dtype.kind == "f" else np.floor(lower + 1e-9)
+        is_lowered[large] = True
+    return shown_facts, is_lowered

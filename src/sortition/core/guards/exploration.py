@@ -13,11 +13,11 @@ import numpy as np
 
 from sortition.core.arrays import Ids
 from sortition.core.cohort import Cohort, Round
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 
 
-def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generator) -> tuple[Cohort, Ids]:
-    """The cohort with its explorers, and who they are.
+def add_explorers(cohort: Cohort, round: Round, share: float, rng: np.random.Generator) -> tuple[Cohort, Ids]:
+    """Return the cohort with explorers in some of its places, and the ids of the explorers.
 
     Explorers come last, weigh one K-th of the total mass each (a size may be false) and are a group of their own. They
     take the places of members removed at random; the others share the remaining mass as if those had not answered.
@@ -30,7 +30,7 @@ def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generato
     count = int(share * places + rng.random())  # ⌊εK + U⌋ has the expectation εK
     if count == 0 or cohort.full or cohort.ids.size >= round.available.size:
         return cohort, cohort.ids[:0]
-    explorers = uniformly(round.available, count, rng)
+    explorers = draw_uniformly(round.available, count, rng)
     members = cohort.ids[~np.isin(cohort.ids, explorers)]
     if members.size > places - count:
         members = members[np.sort(rng.choice(members.size, places - count, replace=False))]

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.stored import fill
+from sortition.core.guards.stored import fill_columns
 
 
 class Intervals:
@@ -43,7 +43,7 @@ class Intervals:
         self.rounds_open: Ids = np.zeros(n_clients, np.int64)
 
     def weights(self, ids: Ids) -> Floats:
-        """ω_n / N."""
+        """Return the weights ω_n / N of these clients."""
         return np.asarray(self.mean[ids] / self.mean.size)
 
     def record(self, used: Ids) -> None:
@@ -61,18 +61,18 @@ class Intervals:
         self.n_closed[ends] += 1
         self.rounds_open[ends] = 0
 
-    def grown(self, n_clients: int) -> Intervals:
-        """The same for more clients."""
+    def copy_for(self, n_clients: int) -> Intervals:
+        """Return a copy for more clients."""
         larger = Intervals(self.cutoff, n_clients)
-        fill(larger.export(), self.export())
+        fill_columns(larger.export(), self.export())
         return larger
 
     def export(self) -> dict[str, Array]:
-        """All three as named arrays."""
+        """Return means, counts and open intervals as named arrays."""
         return {"intervals.mean": self.mean, "intervals.closed": self.n_closed, "intervals.length": self.rounds_open}
 
     def restored(self, arrays: Mapping[str, Array]) -> Intervals:
-        """The same with the numbers of a snapshot."""
+        """Return a copy with the numbers of a snapshot."""
         restored = Intervals(self.cutoff, self.mean.size)
-        fill(restored.export(), arrays)
+        fill_columns(restored.export(), arrays)
         return restored

@@ -11,7 +11,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.mixtures import FLAT, between_clients, label_mixtures, spread_of
 from sortition.core.population import Population
-from sortition.core.simplex import simplex_fit
+from sortition.core.simplex import fit_simplex
 
 TRADE_OFF = 1.5  # λ₁, as Microcosm's with labels
 LARGEST_TRADE_OFF = 1e6  # λ at most
@@ -44,4 +44,4 @@ class FittedWeights:
         examples = counts.sum(axis=1)
         phi = (label_mixtures(counts) - self.mean) * self.scale
         phi[examples <= 0] = 0.0  # nothing is known of a client without data
-        return simplex_fit(phi, np.zeros(phi.shape[1]), examples / self.total, self.trade_off)
+        return fit_simplex(phi, np.zeros(phi.shape[1]), examples / self.total, self.trade_off)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.stored import fill
+from sortition.core.guards.stored import fill_columns
 
 SPAN = 20  # rounds over which presence is averaged
 USUAL = 2 / 3  # of the median presence; below, a client has just come
@@ -29,8 +29,8 @@ class Presence:
     def __init__(self, n_clients: int) -> None:
         self.shares: Floats = np.ones(n_clients)
 
-    def just_come(self, ids: Ids, among: Ids) -> Mask:
-        """(k,) which of ``ids`` have just come, compared with the clients ``among`` which they are available."""
+    def has_just_come(self, ids: Ids, among: Ids) -> Mask:
+        """Return a mask (k,) of those of ``ids`` that have just come; ``among`` are all clients that are available."""
         if not among.size:
             return np.zeros(ids.size, bool)
         usual = float(np.median(self.shares[among]))
@@ -41,42 +41,43 @@ class Presence:
         self.shares *= 1 - 1 / SPAN
         self.shares[available] += 1 / SPAN
 
-    def grown(self, n_clients: int) -> Presence:
-        """The same with newcomers, who were never there."""
+    def copy_for(self, n_clients: int) -> Presence:
+        """Return a copy for more clients; newcomers were never there."""
         larger = Presence(n_clients)
         larger.shares[self.shares.size :] = 0.0
-        fill(larger.export(), self.export())
+        fill_columns(larger.export(), self.export())
         return larger
 
     def export(self) -> dict[str, Array]:
-        """The shares as a named array."""
+        """Return the shares as a named array."""
         return {"presence": self.shares}
 
     def restored(self, arrays: Mapping[str, Array]) -> Presence:
-        """The same with the numbers of a snapshot; whoever joined since is new."""
+        """Return a copy with the numbers of a snapshot; clients that joined since are new."""
         restored = Presence(self.shares.size)
         restored.shares[:] = 0.0
-        fill(restored.export(), arrays)
+        fill_columns(restored.export(), arrays)
         if (restored.shares > 1).any():
             raise ValueError("shares of presence above 1")
         return restored
 
 
 def returning_places(share: float, budget: int) -> int:
-    """Return how many places of a budget clients can have that have just come: this share of it, and at least one."""
+    """Return how many places of a budget go to clients that have just come, at most: this share of it, at least one."""
     return max(1, int(share * budget + 1e-9))
 
 
-def few_of(just_come: Mask, places: int, budget: int, rng: np.random.Generator) -> Mask:
-    """Return a mask (n,) that keeps at most ``places`` clients that have just come, each set of them equally likely.
+def keep_few_returning(has_just_come: Mask, places: int, budget: int, rng: np.random.Generator) -> Mask:
+    """Draw at most ``places`` of the clients that have just come; return them and all others as a mask (n,).
 
-    The limit gives way where places of the budget would stay empty otherwise.
+    Each set of them is equally likely. Where the others cannot fill the budget, more are drawn.
     """
-    newcomers = np.flatnonzero(just_come)
-    settled = just_come.size - newcomers.size
-    allowed = max(places, min(budget, just_come.size) - settled)
-    keep = np.ones(just_come.size, bool)
-    if newcomers.size > allowed:
-        keep[newcomers] = False
-        keep[rng.choice(newcomers, allowed, replace=False)] = True
-    return keep
+    returning = np.flatnonzero(has_just_come)
+    n_others = has_just_come.size - returning.size
+    n_chosen = min(budget, has_just_come.size)
+    n_allowed = max(places, n_chosen - n_others)
+    passes = np.ones(has_just_come.size, bool)
+    if returning.size > n_allowed:
+        passes[returning] = False
+        passes[rng.choice(returning, n_allowed, replace=False)] = True
+    return passes

@@ -47,7 +47,7 @@ class Dimensions:
         """The largest dimension that is believed where the model does not say it."""
         return TABLE_BYTES // (8 * self.n_clients)
 
-    def grown(self, n_clients: int) -> Dimensions:
+    def copy_for(self, n_clients: int) -> Dimensions:
         """Return a copy for a larger population; clients that joined have not voted yet."""
         twin = object.__new__(Dimensions)
         twin.fixed = self.fixed
@@ -93,7 +93,7 @@ class Dimensions:
 
     def restored(self, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> Dimensions:
         """Return a copy with the votes of a snapshot."""
-        twin = self.grown(self.n_clients)
+        twin = self.copy_for(self.n_clients)
         for name, votes in twin.votes.items():
             stored = arrays.get(f"{PREFIX}{name}")
             if stored is None:  # the model said the dimension: everybody stands for it

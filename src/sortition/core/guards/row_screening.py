@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
+from sortition.core.arrays import Array, Floats, Ids, as_ids, find_outside
 from sortition.core.errors import bad
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Reading
@@ -21,7 +21,7 @@ NOT_A_NUMBER = "not a number"
 
 
 class Screened(NamedTuple):
-    """An answer, screened.
+    """The outcome of screening an answer.
 
     Attributes:
         reading: the sound rows.
@@ -50,7 +50,7 @@ def screen(
     largest_dimension: int | None = None,
     scale: float | None = None,
 ) -> Screened:
-    """The sound rows of an answer, and who sent an unsound one, with the reason.
+    """Screen an answer: return its sound rows, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
     of at most ``largest_dimension`` entries. Norms are held against ``scale``, or against their own median. Ids that
@@ -61,20 +61,23 @@ def screen(
     shape = _row_shape(signal, asked, shape)
     if isinstance(answers, Reading) and _is_table(answers.values, shape, largest_dimension):
         return _screen_table(signal, answers, asked, guards=guards, scale=scale)
-    tabulated = _tabulated(answers, shape, largest_dimension)
+    tabulated = _tabulate(answers, shape, largest_dimension)
     table = _screen_table(signal, tabulated.reading, asked, guards=guards, scale=scale)
     return table._replace(rejected=tabulated.rejected | table.rejected, dimensions=tabulated.dimensions)
 
 
-def is_compared(signal: Signal) -> bool:
-    """Whether rows of a signal have a scale: the server's may differ by any factor, and of pairs company decides."""
+def has_scale(signal: Signal) -> bool:
+    """Tell whether the norms of a signal's rows are comparable between clients.
+
+    Those of the server may differ by any factor, and those of pairs depend on who else is asked.
+    """
     return signal.of not in ("server", "pairs")
 
 
-def in_order_asked(signal: Signal, answers: Answers, asked: Ids) -> Answers:
-    """The same rows in the order in which their clients were asked, whatever the order in which they arrived.
+def sort_as_asked(signal: Signal, answers: Answers, asked: Ids) -> Answers:
+    """Return the rows in the order in which their clients were asked, and refuse ids that were not asked.
 
-    So that a choice among equal values does not depend on the network. Ids that were not asked raise.
+    So a choice among equal values does not depend on the order in which answers arrive.
     """
     _check_asked(signal, answers, asked)
     if isinstance(answers, Mapping):
@@ -92,7 +95,7 @@ def _check_asked(signal: Signal, answers: object, asked: Ids) -> None:
     ids = answers.ids if isinstance(answers, Reading) else as_ids("Reading.ids", list(answers))
     if np.array_equal(ids, asked):  # the usual case, and at a million clients a sort is not free
         return
-    outside = not_among(ids, np.sort(asked))
+    outside = find_outside(ids, np.sort(asked))
     if outside.size:
         raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
 
@@ -104,21 +107,21 @@ def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
 
 
 def _is_table(values: Array, shape: Shape | None, largest_dimension: int | None) -> bool:
-    """Whether all rows have the shape that is wanted, or a dimension that is believed where none is known."""
+    """Tell whether all rows have the shape that is wanted, or a dimension that is believed where none is known."""
     if shape is not None:
         return values.shape[1:] == shape
     return values.ndim == 2 and (largest_dimension is None or values.shape[1] <= largest_dimension)
 
 
 def rows_of(answers: Answers) -> dict[int, Array | None]:
-    """Each client's row as the array that was sent, not yet as floats; None for what is no number."""
+    """Return each client's row as the array that was sent, not yet as floats; None for what is no number."""
     if isinstance(answers, Reading):
         return dict(zip(answers.ids.tolist(), answers.values, strict=True))
     return {int(client): _as_array(row) for client, row in answers.items()}
 
 
 def _as_array(row: npt.ArrayLike) -> Array | None:
-    """A row as it was sent; None for what is no number: texts, dates, complex numbers."""
+    """Return a row as an array of the type that was sent; None for texts, dates and complex numbers."""
     try:
         array = np.asarray(row)
     except Exception:  # what a client sends can raise anything
@@ -127,7 +130,7 @@ def _as_array(row: npt.ArrayLike) -> Array | None:
 
 
 def as_floats(row: npt.ArrayLike) -> Array | None:
-    """A row as float64; None for what is no number, also whole numbers beyond any float."""
+    """Return a row as float64; None for what is no number, also whole numbers beyond any float."""
     array = _as_array(row)
     try:
         return None if array is None else array.astype(np.float64)
@@ -136,16 +139,17 @@ def as_floats(row: npt.ArrayLike) -> Array | None:
 
 
 def _usual_shape(rows: Mapping[int, Array | None], largest_dimension: int | None) -> Shape:
-    """The shape of most vectors among the rows, of those whose dimension is believed."""
+    """Return the shape of most vectors among the rows, of those whose dimension is believed."""
     vectors = [row for row in rows.values() if row is not None and row.ndim == 1 and row.size]
     shapes = Counter(row.shape for row in vectors if largest_dimension is None or row.size <= largest_dimension)
     return shapes.most_common(1)[0][0] if shapes else (0,)
 
 
-def _tabulated(answers: Answers, shape: Shape | None, largest_dimension: int | None) -> Screened:
-    """The rows of one shape as floats, and the reasons against the others; an unknown shape is that of most vectors.
+def _tabulate(answers: Answers, shape: Shape | None, largest_dimension: int | None) -> Screened:
+    """Put the rows of one shape into a table of floats; return it with the reasons against the others.
 
-    A row is checked as it was sent, and widened to float64 only where its shape is the right one.
+    Where the shape is not known, it is that of most vectors. A row is checked as it was sent, and becomes float64 only
+    where its shape is the right one.
     """
     rows = rows_of(answers)
     if shape is None:
@@ -173,23 +177,23 @@ def _tabulated(answers: Answers, shape: Shape | None, largest_dimension: int | N
 
 
 def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None) -> Screened:
-    """The sound rows of a table whose rows have the right shape."""
+    """Screen a table whose rows have the right shape."""
     values = reading.values
     if not len(reading):
         return Screened(reading, {})
     if signal.of == "pairs":
         return _screen_products(reading, asked, guards)
     flat = values.reshape(len(reading), -1)
-    row_norms = norms(flat)
+    norms = row_norms(flat)
     reasons: dict[int, str] = {}
     if signal.nonnegative:
-        negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(row_norms))
+        negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(norms))
         reasons = dict.fromkeys(negative.tolist(), "negative")
-        row_norms[negative] = np.nan  # they do not count for the median
-    compared = {} if signal.of == "server" else guards.too_far(row_norms, scale)
-    reasons = compared | guards.absurd(row_norms) | reasons
+        norms[negative] = np.nan  # they do not count for the median
+    compared = {} if signal.of == "server" else guards.find_too_far(norms, scale)
+    reasons = compared | guards.find_absurd(norms) | reasons
     if not reasons:
-        return Screened(reading, {}, ids=reading.ids, norms=row_norms)
+        return Screened(reading, {}, ids=reading.ids, norms=norms)
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
     rejected = {int(reading.ids[row]): reason for row, reason in sorted(reasons.items())}
@@ -199,25 +203,25 @@ def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guard
         rejected=rejected,
         compared=only_compared,
         ids=reading.ids,
-        norms=row_norms,
+        norms=norms,
     )
 
 
 def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> Screened:
-    """The rows of products between clients, without those of clients whose products are no possible value.
+    """Screen products between clients: leave out those of clients whose products are no possible value.
 
     A product has two authors, so that one client can spoil an entry of everybody's row. Whoever has the most unsound
     entries is refused first, until none is left; where several have as many, nobody knows whose fault it is, and they
     are refused without blame. The remaining rows have NaN where a refused client's product was.
     """
-    answered = np.flatnonzero(np.isin(asked, reading.ids))
-    products = reading.values[:, answered]
+    answered_columns = np.flatnonzero(np.isin(asked, reading.ids))
+    products = reading.values[:, answered_columns]
     unsound = _unsound_entries(products, guards)
     reasons: dict[int, str] = {}
     blameless: set[int] = set()
     while unsound.any():
-        entries = unsound.sum(axis=0) + unsound.sum(axis=1)
-        worst = np.flatnonzero(entries == entries.max())
+        n_unsound = unsound.sum(axis=0) + unsound.sum(axis=1)
+        worst = np.flatnonzero(n_unsound == n_unsound.max())
         for row in worst.tolist():
             both_sides = np.concatenate([products[row][unsound[row]], products[:, row][unsound[:, row]]])
             reasons[row] = _reason_against(both_sides, guards)
@@ -227,19 +231,19 @@ def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> Screened:
         unsound[:, worst] = False
     if not reasons:
         return Screened(reading, {})
-    sound = np.ones(len(reading), bool)
-    sound[list(reasons)] = False
-    values = reading.values[sound]
-    values[:, answered[~sound]] = np.nan
+    is_sound = np.ones(len(reading), bool)
+    is_sound[list(reasons)] = False
+    values = reading.values[is_sound]
+    values[:, answered_columns[~is_sound]] = np.nan
     return Screened(
-        reading=Reading(reading.ids[sound], values),
+        reading=Reading(reading.ids[is_sound], values),
         rejected={int(reading.ids[row]): reason for row, reason in sorted(reasons.items())},
         compared=frozenset(int(reading.ids[row]) for row in blameless),
     )
 
 
 def _unsound_entries(products: Array, guards: Guards) -> npt.NDArray[np.bool_]:
-    """A mask (n, n) of products that are not finite, beyond the bound, or larger than such clients usually have.
+    """Return a mask (n, n) of products that are not finite, beyond the bound, or larger than such clients usually have.
 
     How large a client's products usually are is the median of its own ones that are not 0, so that the others cannot
     move it; all products of a client whose median exceeds everybody's too much are unsound.
@@ -248,13 +252,13 @@ def _unsound_entries(products: Array, guards: Guards) -> npt.NDArray[np.bool_]:
         sizes = np.abs(products)
         unsound: npt.NDArray[np.bool_] = ~np.isfinite(products) | (sizes > (guards.bound or np.inf))
     believed = np.where(unsound | (sizes == 0), np.nan, sizes)
-    known = ~np.isnan(believed).all(axis=1)
-    if not guards.norm or not known.any():
+    has_median = ~np.isnan(believed).all(axis=1)
+    if not guards.norm or not has_median.any():
         return unsound
-    by_client = np.nanmedian(believed[known], axis=1)
-    usual = float(np.median(by_client))
+    medians = np.nanmedian(believed[has_median], axis=1)
+    usual = float(np.median(medians))
     scales = np.full(len(products), usual)
-    scales[known] = by_client
+    scales[has_median] = medians
     expected = np.outer(scales, scales) / usual
     too_large = sizes > guards.norm * np.maximum(expected, usual)
     outsized = scales > guards.norm * usual
@@ -264,7 +268,7 @@ def _unsound_entries(products: Array, guards: Guards) -> npt.NDArray[np.bool_]:
 
 
 def _reason_against(entries: Array, guards: Guards) -> str:
-    """What is wrong with a client's unsound products."""
+    """Say what is wrong with a client's unsound products."""
     if not np.isfinite(entries).all():
         return "not finite"
     if (np.abs(entries) > (guards.bound or np.inf)).any():
@@ -272,22 +276,22 @@ def _reason_against(entries: Array, guards: Guards) -> str:
     return f"norm above {guards.norm:g} times the median"
 
 
-def norms(rows: Array) -> Floats:
-    """The Euclidean norm of each row (n, d), infinite or NaN where the row is not finite."""
+def row_norms(rows: Array) -> Floats:
+    """Return the Euclidean norm of each row (n, d), infinite or NaN where the row is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         if rows.shape[1] == 1:
             return np.abs(rows[:, 0])
-        row_norms: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        not_finite = np.flatnonzero(~np.isfinite(row_norms))  # a square may overflow where the norm does not
+        norms: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        not_finite = np.flatnonzero(~np.isfinite(norms))  # a square may overflow where the norm does not
         if not_finite.size:
-            row_norms = row_norms.astype(np.float64)
+            norms = norms.astype(np.float64)
             largest = np.abs(rows[not_finite]).max(axis=1).astype(np.float64)
-            row_norms[not_finite] = largest * np.sqrt(np.sum((rows[not_finite] / largest[:, None]) ** 2, axis=1))
-    return row_norms
+            norms[not_finite] = largest * np.sqrt(np.sum((rows[not_finite] / largest[:, None]) ** 2, axis=1))
+    return norms
 
 
-def winsorised(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:
-    """One number a client, clipped at median + ``limit`` · 1.4826 MAD of the reading, or at ``most``; how many were.
+def winsorise(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:
+    """Clip numbers at median + ``limit`` · 1.4826 MAD of the reading, or at ``most``; return them, and how many were.
 
     1.4826 makes the median absolute deviation that of a normal law. Where most are equal, the median is the scale.
     """

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.stored import fill
+from sortition.core.guards.stored import fill_columns
 
 MODEL = "model"  # the name of the scale of models' updates
 ENOUGH = 10  # votes that make a scale, or those of half of the clients where there are fewer
@@ -38,7 +38,10 @@ class Scales:
         self.when: dict[str, Ids] = {name: np.zeros(n_clients, np.int64) for name in self.norms}  # round + 1; 0: never
 
     def scale(self, name: str, index: int) -> float | None:
-        """The scale of a signal in round ``index``; None where too few clients have voted, or most sent zeros."""
+        """Return the scale of a signal in round ``index``.
+
+        It is None where too few clients have voted, or most sent zeros.
+        """
         if name not in self.norms:
             return None
         votes = self._votes(name, index)
@@ -48,9 +51,10 @@ class Scales:
         return float(np.partition(votes, middle)[middle]) or None
 
     def shortest(self, name: str, index: int, norms: Floats) -> float:
-        """The smallest of these norms and of all votes: what is safe while there is no scale; 0 where few are heard.
+        """Return the smallest of these norms and of all votes, to which updates are shortened while there is no scale.
 
-        A client that arrives alone, before anybody else has been heard, says nothing of what is usual.
+        It is 0 where too few clients have been heard: a client that arrives alone, before all others,
+        says nothing of what is usual.
         """
         heard = np.concatenate([norms, self._votes(name, index)])
         if heard.size < min(FEW, self._half):
@@ -63,11 +67,11 @@ class Scales:
         return -(-self.norms[MODEL].size // 2)
 
     def _votes(self, name: str, index: int) -> Floats:
-        """The votes that count in round ``index``."""
+        """Return the votes on a signal's scale that count in round ``index``."""
         return self.norms[name][self.when[name] > max(0, index - self.rounds)]
 
-    def in_force(self, index: int) -> dict[str, float]:
-        """All scales of a round that are known, by name."""
+    def known_scales(self, index: int) -> dict[str, float]:
+        """Return the scales that are known in round ``index``, by the name of the signal."""
         scales = {name: self.scale(name, index) for name in self.norms}
         return {name: scale for name, scale in scales.items() if scale is not None}
 
@@ -78,20 +82,20 @@ class Scales:
             self.norms[name][clients[finite]] = norms[finite]
             self.when[name][clients[finite]] = index + 1
 
-    def grown(self, n_clients: int) -> Scales:
-        """The same for more clients; newcomers have not voted."""
+    def copy_for(self, n_clients: int) -> Scales:
+        """Return a copy for more clients; newcomers have not voted."""
         larger = Scales((name for name in self.norms if name != MODEL), self.rounds, n_clients)
-        fill(larger.export(), self.export())
+        fill_columns(larger.export(), self.export())
         return larger
 
     def export(self) -> dict[str, Array]:
-        """The votes as named arrays."""
+        """Return the votes as named arrays."""
         norms = {f"{PREFIX}norm.{name}": votes for name, votes in self.norms.items()}
         return norms | {f"{PREFIX}when.{name}": rounds for name, rounds in self.when.items()}
 
     def restored(self, arrays: Mapping[str, Array]) -> Scales:
-        """The same with the votes of a snapshot."""
+        """Return a copy with the votes of a snapshot."""
         n_clients = self.norms[MODEL].size
         restored = Scales((name for name in self.norms if name != MODEL), self.rounds, n_clients)
-        fill(restored.export(), arrays)
+        fill_columns(restored.export(), arrays)
         return restored

@@ -1,8 +1,9 @@
 """How far clients are trusted: bounds on reports, quarantine, caps, an exploration floor, quotas, a least cohort.
 
 Guards act at three moments: who is eligible (:mod:`~sortition.core.guards.eligibility`), which answers reach the
-selector (:mod:`~sortition.core.guards.row_screening`, and :meth:`Guards.absurd` for models), and who is added to the
-cohort (:mod:`~sortition.core.guards.exploration`). Zero turns each one off; ``turn.guarded`` holds what they did.
+selector (:mod:`~sortition.core.guards.row_screening`, and :meth:`Guards.find_absurd` for models), and who is
+added to the cohort (:mod:`~sortition.core.guards.exploration`). Zero turns each one off;
+``turn.guarded`` holds what they did.
 """
 
 from __future__ import annotations
@@ -17,30 +18,32 @@ from pydantic import Strict
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.population import LARGEST
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import refuse_unknown_keys
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
 Whole = Annotated[int, Strict()]
 REWEIGHT = ("own", "size", "uniform", "fitted", "fedau")
 
 
-def _number(who: str, value: Any) -> float:
+def _check_number(option: str, value: object) -> float:
+    """Return a number ≥ 0; ``option`` names it in messages."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not value >= 0:
-        raise bad(who, "a number ≥ 0", value, "0 turns it off.")
+        raise bad(option, "a number ≥ 0", value, "0 turns it off.")
     if value > sys.float_info.max:
-        raise bad(who, "finite", value, "0 turns it off.")
+        raise bad(option, "finite", value, "0 turns it off.")
     return float(value)
 
 
-def _whole(who: str, value: Any) -> int:
+def _check_whole(option: str, value: object) -> int:
+    """Return a whole number ≥ 0; ``option`` names it in messages."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= 0:
-        raise bad(who, "a whole number ≥ 0", value, "0 turns it off.")
+        raise bad(option, "a whole number ≥ 0", value, "0 turns it off.")
     if value > LARGEST:  # it is added to a round's index
-        raise bad(who, "at most 2**53", value, "0 turns it off.")
+        raise bad(option, "at most 2**53", value, "0 turns it off.")
     return int(value)
 
 
-@known_keys_only
+@refuse_unknown_keys
 @dataclass(frozen=True)
 class Guards:
     """How far clients are trusted; the defaults never touch an honest run.
@@ -92,13 +95,15 @@ class Guards:
         if self.reweight not in REWEIGHT:
             raise bad("Guards.reweight", " or ".join(map(repr, REWEIGHT)), self.reweight)
         for item in (item for item in fields(self) if item.name != "reweight"):
-            checked = (_whole if item.type == "Whole" else _number)(f"Guards.{item.name}", getattr(self, item.name))
-            object.__setattr__(self, item.name, checked)
+            check = _check_number
+            if item.type == "Whole":
+                check = _check_whole
+            object.__setattr__(self, item.name, check(f"Guards.{item.name}", getattr(self, item.name)))
         if self.strikes < 1:
             raise bad("Guards.strikes", "≥ 1", self.strikes, "quarantine = 0 turns quarantine off.")
-        for name, least in (("norm", 2), ("size_cap", 1), ("ceiling", 1)):
-            if 0 < getattr(self, name) < least:
-                raise bad(f"Guards.{name}", f"0 (off) or ≥ {least}", getattr(self, name))
+        for name, lowest in (("norm", 2), ("size_cap", 1), ("ceiling", 1)):
+            if 0 < getattr(self, name) < lowest:
+                raise bad(f"Guards.{name}", f"0 (off) or ≥ {lowest}", getattr(self, name))
         for name in ("explore", "returning"):
             if getattr(self, name) > 1:
                 raise bad(f"Guards.{name}", "a share in [0, 1]", getattr(self, name))
@@ -108,19 +113,22 @@ class Guards:
             raise bad("Guards.quota", "a whole number of places, or a share below 1", self.quota)
 
     def changed(self) -> dict[str, Any]:
-        """The fields that differ from the defaults: what a snapshot and a run's configuration hold."""
+        """Return the fields that differ from the defaults: what a snapshot and a run's configuration hold."""
         return {f.name: getattr(self, f.name) for f in fields(Guards) if getattr(self, f.name) != f.default}
 
-    def absurd(self, norms: Array) -> dict[int, str]:
-        """Which norms (n,) are absurd by themselves, by position, with the reason; of reports and models alike."""
+    def find_absurd(self, norms: Array) -> dict[int, str]:
+        """Find norms (n,) that are absurd by themselves; return the reason against each by its position."""
         with np.errstate(invalid="ignore"):
             finite = np.isfinite(norms)
             high = norms > (self.bound or np.inf)
         reasons = dict.fromkeys(np.flatnonzero(~finite).tolist(), "not finite")
         return reasons | dict.fromkeys(np.flatnonzero(high & finite).tolist(), f"norm above {self.bound:g}")
 
-    def too_far(self, norms: Array, scale: float | None = None) -> dict[int, str]:
-        """Which finite norms (n,) exceed the scale too much, by position; without a scale, their own median."""
+    def find_too_far(self, norms: Array, scale: float | None = None) -> dict[int, str]:
+        """Find finite norms (n,) that are far above the scale, or above their own median where there is none.
+
+        Returns the reason against each by its position.
+        """
         finite = np.isfinite(norms)
         if not self.norm or not finite.any():
             return {}
@@ -131,10 +139,12 @@ class Guards:
         too_long = np.flatnonzero(finite & (norms > self.norm * usual))
         return dict.fromkeys(too_long.tolist(), f"norm above {self.norm:g} times {reference}")
 
-    def refused(self, norms: Array, scale: float | None = None) -> dict[int, str]:
-        """Which norms (n,) are refused, by position, with the reason: absurd ones, and those that are too far off."""
-        return self.too_far(norms, scale) | self.absurd(norms)
+    def find_refused(self, norms: Array, scale: float | None = None) -> dict[int, str]:
+        """Find norms (n,) that are absurd or far above the scale; return the reason against each by its position."""
+        return self.find_too_far(norms, scale) | self.find_absurd(norms)
 
-    def places(self, budget: int) -> int:
-        """How many places one owner can have of a budget; at least one."""
-        return max(1, int(self.quota * budget)) if self.quota < 1 else int(self.quota)
+    def places_per_owner(self, budget: int) -> int:
+        """Return how many places one owner can have of a budget; at least one."""
+        if self.quota >= 1:
+            return int(self.quota)
+        return max(1, int(self.quota * budget))

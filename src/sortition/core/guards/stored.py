@@ -9,7 +9,7 @@ import numpy as np
 from sortition.core.arrays import Array
 
 
-def fill(columns: Mapping[str, Array], arrays: Mapping[str, Array]) -> None:
+def fill_columns(columns: Mapping[str, Array], arrays: Mapping[str, Array]) -> None:
     """Write a snapshot's numbers ≥ 0 into these columns (N,), which may be longer: clients joined since."""
     for name, column in columns.items():
         stored = arrays[name]

@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 
 from sortition.core.errors import StorageError
-from sortition.core.storage.safe_files import NON_BLOCKING, check_regular, lines_of
+from sortition.core.storage.safe_files import NON_BLOCKING, check_regular, read_lines_of
 
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -29,31 +29,31 @@ class Journal:
     """
 
     def __init__(self, path: Path, keep: int) -> None:
-        """Open the file with only its first ``keep`` lines: what a resumed run has not yet played is cut."""
+        """Open the file and cut it after its first ``keep`` lines, where a resumed run goes on."""
         self.path = path
         try:  # a link that leads elsewhere is not followed
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_FOLLOW | NON_BLOCKING, 0o644)
         except OSError as error:
-            raise self._failure(error) from None
+            raise self._as_storage_error(error) from None
         try:
             check_regular(handle, path)
-            self.last, end = self._last_of_first(handle, keep)
+            self.last, end = self._read_last_kept(handle, keep)
             os.ftruncate(handle, end)
         except StorageError:
             os.close(handle)
             raise
         except OSError as error:
             os.close(handle)
-            raise self._failure(error) from None
+            raise self._as_storage_error(error) from None
         self._file = open(handle, "ab", buffering=0)  # noqa: SIM115, PTH123 (kept open)
 
-    def _last_of_first(self, handle: int, keep: int) -> tuple[bytes, int]:
+    def _read_last_kept(self, handle: int, keep: int) -> tuple[bytes, int]:
         """Return the last of the first ``keep`` lines, and the position where it ends."""
         last = b""
         end = 0
         n_whole = 0
         with open(handle, "rb", closefd=False) as file:
-            for line in islice(lines_of(file, self.path), keep):
+            for line in islice(read_lines_of(file, self.path), keep):
                 last = line[:-1]
                 end += len(line)
                 n_whole += line.endswith(b"\n")
@@ -66,27 +66,27 @@ class Journal:
         self.write(json.dumps(record, separators=(",", ":"), default=json_default).encode() + b"\n")
 
     def write(self, line: bytes) -> None:
-        """Append one line, with its newline; of one that cannot be written whole, nothing stays."""
+        """Append one line, with its newline; if it cannot be written whole, nothing of it stays."""
         end = os.fstat(self._file.fileno()).st_size
         try:
-            pour(self._file, line)
+            write_all(self._file, line)
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file.fileno(), end)
-            raise self._failure(error) from None
+            raise self._as_storage_error(error) from None
 
     def sync(self) -> None:
         """Wait until everything appended is on the disk."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise self._failure(error) from None
+            raise self._as_storage_error(error) from None
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _failure(self, error: OSError) -> StorageError:
+    def _as_storage_error(self, error: OSError) -> StorageError:
         """Make our error from the system's."""
         if error.errno == errno.ELOOP:
             return StorageError(f"{self.path} must be a file of this folder; got a link. Remove it.")
@@ -94,7 +94,7 @@ class Journal:
         return StorageError(f"{self.path} could not be written: {error.strerror}.{hint}")
 
 
-def pour(file: IO[bytes], content: bytes) -> None:
+def write_all(file: IO[bytes], content: bytes) -> None:
     """Write all of the content to a file without a buffer, which may take a part of it at a time."""
     while content:
         n_written = file.write(content)

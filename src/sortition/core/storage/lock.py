@@ -23,7 +23,7 @@ def acquire(path: Path) -> int | None:
     return None
 
 
-def in_use(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Tell whether some process holds the lock of the file at this moment.
 
     A file that is absent or cannot be opened is not in use. To find out, the file is locked for an instant, beside

@@ -37,20 +37,20 @@ class _Reader(Protocol):
 
 def read_npz(path: Path) -> dict[str, Array]:
     """Read all arrays of an npz file; raise ValueError or BadZipFile where it is none that can be trusted."""
-    limit = max(ALWAYS_ALLOWED, LARGEST_RATIO * _size(path))
+    limit = max(ALWAYS_ALLOWED, LARGEST_RATIO * _file_size(path))
     arrays = {}
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         announced = sum(member.file_size for member in members)
         if announced > limit:
             raise ValueError(f"it would unpack to {announced:,} bytes, more than the {limit:,} that its size allows")
-        _check_number(path, archive)
+        _check_member_count(path, archive)
         for member in members:
             name = member.filename
             if not name.endswith(".npy"):
                 raise ValueError(f"its member {name[:99]!r} is no array")
             with archive.open(member) as file:
-                arrays[name.removesuffix(".npy")] = _array(file, member.file_size)
+                arrays[name.removesuffix(".npy")] = _read_array(file, member.file_size)
                 if file.read(1):  # only a member that is read to its end has its checksum compared
                     raise ValueError(f"its member {name[:99]!r} has more bytes than its array")
     return arrays
@@ -58,12 +58,12 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 def read_npy(path: Path) -> Array:
     """Read the array of an npy file."""
-    size = _size(path)
+    size = _file_size(path)
     with path.open("rb") as file:
-        return _array(file, size)
+        return _read_array(file, size)
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     """Return how many bytes a file has; refuse a device or a pipe, which may never end."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -71,7 +71,7 @@ def _size(path: Path) -> int:
     return status.st_size
 
 
-def _check_number(path: Path, archive: zipfile.ZipFile) -> None:
+def _check_member_count(path: Path, archive: zipfile.ZipFile) -> None:
     """Refuse an archive that lists fewer members than the record at its end counts, which zipfile does not compare."""
     with path.open("rb") as file:
         file.seek(-END_RECORD - len(archive.comment), 2)
@@ -82,7 +82,7 @@ def _check_number(path: Path, archive: zipfile.ZipFile) -> None:
         raise ValueError(f"it lists {listed} members and counts {counted}")
 
 
-def _array(file: IO[bytes], size: int) -> Array:
+def _read_array(file: IO[bytes], size: int) -> Array:
     """Read one array of at most ``size`` bytes, after checking what its header announces."""
     shape, by_column, dtype = read_header(file)
     if dtype.hasobject:

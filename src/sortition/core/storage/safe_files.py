@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from sortition.core.errors import StorageError, bad, shown
+from sortition.core.errors import StorageError, bad, show_value
 
 NON_BLOCKING = getattr(os, "O_NONBLOCK", 0)  # to open a pipe does not wait for its other end
 LONGEST_TEXT = 256 << 20  # bytes of a document, or of a line: those of a million clients have less
@@ -28,7 +28,7 @@ def check_file_name(path: str | Path) -> None:
         raise bad("path", "the path of a file", f"the folder {path}")
 
 
-def opened(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading."""
     try:
         handle = os.open(path, os.O_RDONLY | NON_BLOCKING | getattr(os, "O_BINARY", 0))
@@ -52,7 +52,7 @@ def check_regular(handle: int, path: Path) -> None:
 
 def read_regular(path: Path, most: int = LONGEST_TEXT) -> bytes:
     """Read all bytes of a file; refuse one with more than ``most``."""
-    with opened(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size  # read() takes the memory for all that it may read
         content = _read(file.read, min(most, size) + 1, path)
     if len(content) > most:
@@ -62,11 +62,11 @@ def read_regular(path: Path, most: int = LONGEST_TEXT) -> bytes:
 
 def read_lines(path: Path, most: int = LONGEST_TEXT) -> Iterator[bytes]:
     """Read the lines of a file with their newlines, one at a time; the last one may be torn."""
-    with opened(path) as file:
-        yield from lines_of(file, path, most)
+    with open_regular(path) as file:
+        yield from read_lines_of(file, path, most)
 
 
-def lines_of(file: BinaryIO, path: Path, most: int = LONGEST_TEXT) -> Iterator[bytes]:
+def read_lines_of(file: BinaryIO, path: Path, most: int = LONGEST_TEXT) -> Iterator[bytes]:
     """Read the lines of an open file, as :func:`read_lines` does; ``path`` names it in messages."""
     while line := _read(file.readline, most + 1, path):
         if len(line) > most:
@@ -86,15 +86,15 @@ def whole_number(value: object, what: str, least: int = 0, most: int | None = No
     return value
 
 
-def check_format(who: str, stored: object, current: int) -> None:
-    """Refuse a file that was written in another format than the one of this version; ``who`` names the file."""
+def check_format(subject: str, stored: object, current: int) -> None:
+    """Refuse a file that was written in another format than the one of this version; ``subject`` names the file."""
     is_number = isinstance(stored, int) and not isinstance(stored, bool)
     if is_number and stored == current:
         return
     hint = ""
     if isinstance(stored, int) and stored > current:
         hint = " Update Sortition."
-    raise StorageError(f"{who} has format {shown(stored)}; this version reads format {current}.{hint}")
+    raise StorageError(f"{subject} has format {show_value(stored)}; this version reads format {current}.{hint}")
 
 
 def _read(read: Callable[[int], bytes], most: int, path: Path) -> bytes:

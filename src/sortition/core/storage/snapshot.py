@@ -20,7 +20,7 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
-from sortition.core.storage.journal import pour
+from sortition.core.storage.journal import write_all
 from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import check_file_name, check_format
 
@@ -42,7 +42,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.unlink(missing_ok=True)
         with temporary.open("xb", buffering=0) as file:  # x: never through a link that somebody put there
-            pour(file, content)
+            write_all(file, content)
             os.fsync(file.fileno())
         temporary.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
@@ -93,12 +93,12 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, header
 
 
-def prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def add_prefix(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Return the arrays of one part of a file, under names that begin with ``prefix``."""
     return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
-def part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+def take_part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     """Return the arrays whose names begin with ``prefix``, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
@@ -106,12 +106,12 @@ def part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
 def check_options(path: Path, saved: Mapping[str, object], options: Mapping[str, object]) -> None:
     """Refuse a checkpoint of a run with other options; those that it does not hold are not compared."""
     current = {name: value for name, value in options.items() if name in saved}
-    changes = difference(saved, current)
+    changes = describe_difference(saved, current)
     if changes:
         raise StorageError(f"{path} is of another federation: {changes}.")
 
 
-def difference(saved: Mapping[str, object], current: Mapping[str, object]) -> str:
+def describe_difference(saved: Mapping[str, object], current: Mapping[str, object]) -> str:
     """Say what differs between two flat tables, such as ``alpha was 1.0, is 2.0``; empty if nothing does."""
     changes = []
     for key in sorted(saved.keys() | current.keys()):

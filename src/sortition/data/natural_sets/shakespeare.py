@@ -15,7 +15,7 @@ import numpy as np
 
 from sortition.core.errors import DataError, bad
 from sortition.data.dataset import Dataset
-from sortition.data.natural import pooled
+from sortition.data.natural import pool_clients
 from sortition.data.natural_sets._entry import Arrays, NaturalEntry
 from sortition.data.user_data import as_targets
 
@@ -71,7 +71,7 @@ def make(arrays: Arrays, *, window: int = 80, step: int = 80, test: float = 0.2)
     sizes = [len(role_starts) for role_starts in starts_by_role]
     owners = np.repeat(np.arange(len(sizes)), sizes)
     is_held_out = np.concatenate([np.arange(size) >= size - int(test * size) for size in sizes])
-    return pooled(x, as_targets(y, "shakespeare.y"), owners, is_held_out, name="shakespeare")
+    return pool_clients(x, as_targets(y, "shakespeare.y"), owners, is_held_out, name="shakespeare")
 
 
 ENTRY = NaturalEntry(

@@ -95,7 +95,7 @@ def _split_without_labels(
     """Split examples whose targets are no labels; refuse a rule that goes by labels."""
     if rule(name, **params).by_label:
         hint = "Use 'iid', the rows of each client, a function of your own, or data that come with clients."
-        raise bad(f"partition {name!r}", "given labels (classification only)", dataset.described_targets(), hint)
+        raise bad(f"partition {name!r}", "given labels (classification only)", dataset.describe_targets(), hint)
     return split(name, np.zeros(len(dataset.y_train), np.int64), clients, rng, **params)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sortition.core.arrays import Ids, as_whole, frozen
+from sortition.core.arrays import Ids, as_read_only, as_whole_numbers
 from sortition.core.errors import StorageError, bad
 from sortition.core.storage.npz import read_npz
 from sortition.core.storage.snapshot import UNREADABLE
@@ -32,7 +32,7 @@ class Partition:
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        frozen_indices = tuple(frozen(as_whole("partition.indices", indices)) for indices in self.indices)
+        frozen_indices = tuple(as_read_only(as_whole_numbers("partition.indices", indices)) for indices in self.indices)
         object.__setattr__(self, "indices", frozen_indices)
         ascending = np.sort(self._flat)
         if ascending.size and ascending[0] < 0:
@@ -45,7 +45,7 @@ class Partition:
     def of_owners(cls, owners: Ids, clients: int, notes: tuple[str, ...] = ()) -> Partition:
         """Make a partition of the client of each example, (n,), so that no example is lost or given twice."""
         order = np.argsort(owners, kind="stable")
-        return cls(_cut(order, np.bincount(owners, minlength=clients)), notes)
+        return cls(_cut_to_sizes(order, np.bincount(owners, minlength=clients)), notes)
 
     def __len__(self) -> int:
         """Return the number of clients."""
@@ -123,7 +123,7 @@ class Partition:
             stored = read_npz(Path(path))
             if str(stored["format"]) != FORMAT:
                 raise StorageError(f"{path} must be a '{FORMAT}' file; got {str(stored['format'])[:40]}.")
-            partition = cls(_cut(stored["indices"], stored["sizes"]), tuple(stored["notes"].tolist()))
+            partition = cls(_cut_to_sizes(stored["indices"], stored["sizes"]), tuple(stored["notes"].tolist()))
             digest = str(stored["digest"])
         except UNREADABLE as error:
             raise StorageError(f"{path} cannot be read as a partition: {error}.") from error
@@ -134,7 +134,7 @@ class Partition:
         return partition
 
 
-def _cut(flat: Ids, sizes: Ids) -> tuple[Ids, ...]:
+def _cut_to_sizes(flat: Ids, sizes: Ids) -> tuple[Ids, ...]:
     """Cut an array into pieces of these sizes; numpy's split takes ten times as long for 100,000 pieces."""
     ends = np.cumsum(sizes).tolist()
     return tuple(flat[start:end] for start, end in zip([0, *ends][:-1], ends, strict=True))

@@ -28,7 +28,7 @@ class PartitionRule(Rule, ABC):
         """
 
 
-def shuffled_by_label(labels: Ids, rng: np.random.Generator) -> list[Ids]:
+def shuffle_by_label(labels: Ids, rng: np.random.Generator) -> list[Ids]:
     """Return the examples of each label, shuffled."""
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
@@ -39,7 +39,7 @@ def deal(counts: Array, labels: Ids, rng: np.random.Generator) -> Ids:
     """Give client k counts[l, k] random examples of label l, (L, N); return owners, −1 for what remains."""
     owners = np.full(len(labels), -1, dtype=np.int64)
     clients = np.arange(counts.shape[1])
-    for row, examples in zip(counts, shuffled_by_label(labels, rng), strict=True):
+    for row, examples in zip(counts, shuffle_by_label(labels, rng), strict=True):
         owners[examples[: row.sum()]] = np.repeat(clients, row)
     return owners
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Ids, as_whole
+from sortition.core.arrays import Ids, as_whole_numbers
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.import_policy import imported
-from sortition.core.validation import check_takes
-from sortition.data.dataset import notes_on_unheld
+from sortition.core.import_policy import import_named
+from sortition.core.validation import check_parameters
+from sortition.data.dataset import note_unheld
 from sortition.data.partitions._partition import Partition
 
 SplitFunction = Callable[..., Sequence[npt.ArrayLike]]  # (labels, clients, rng, **options) → index arrays, one a client
@@ -27,7 +27,7 @@ FILE_SUFFIX = ".npz"
 
 
 def is_user_split(name: str) -> bool:
-    """Whether a name is an import path or a saved partition's file rather than a rule."""
+    """Tell whether a name is an import path or a saved partition's file rather than a rule."""
     return ":" in name or name.endswith(FILE_SUFFIX)
 
 
@@ -39,7 +39,7 @@ def check(name: str, options: Options) -> None:
         if not Path(name).expanduser().is_file():
             raise bad("partition", "a rule's name or a saved partition's file", name)
         return
-    target = imported(name, "partition.name")
+    target = import_named(name, "partition.name")
     if isinstance(target, Partition):
         return
     if not callable(target):
@@ -49,7 +49,7 @@ def check(name: str, options: Options) -> None:
     for key in options:
         if key not in parameters and not takes_any_option:
             raise unknown("key", key, list(parameters)[3:], f"partition {name}")
-    check_takes(target, ("labels", "clients", "rng"), "partition", **options)
+    check_parameters(target, ("labels", "clients", "rng"), "partition", **options)
 
 
 class IndexArrays:
@@ -100,7 +100,7 @@ def split(
     n_empty = int((partition.sizes == 0).sum())
     if n_empty:
         raise bad("partition", "such that every client has a training example", f"{n_empty} empty clients")
-    notes = notes_on_unheld(int(partition.sizes.sum()), n_training)
+    notes = note_unheld(int(partition.sizes.sum()), n_training)
     new_notes = [note for note in notes if note not in partition.notes]  # a saved partition has the note already
     if not new_notes:
         return partition
@@ -111,7 +111,7 @@ def _target(name: str) -> Partition | SplitFunction:
     """Return the partition of a file, or the partition or function behind an import path."""
     if name.endswith(FILE_SUFFIX):
         return Partition.load(Path(name).expanduser())
-    target: Partition | SplitFunction = imported(name, "partition.name")
+    target: Partition | SplitFunction = import_named(name, "partition.name")
     return target
 
 
@@ -144,7 +144,9 @@ def _call(
     """Make a partition of the index arrays that a user's function returns."""
     indices_by_client = function(labels, clients, rng, **options)
     try:
-        return Partition(tuple(np.sort(as_whole("partition.indices", indices)) for indices in indices_by_client))
+        return Partition(
+            tuple(np.sort(as_whole_numbers("partition.indices", indices)) for indices in indices_by_client)
+        )
     except InputError:
         raise
     except (TypeError, ValueError) as error:

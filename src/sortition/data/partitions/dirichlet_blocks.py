@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
-from sortition.data.partitions._rule import PartitionRule, apportion, shuffled_by_label
+from sortition.data.partitions._rule import PartitionRule, apportion, shuffle_by_label
 
 Mask = npt.NDArray[np.bool_]
 WORK = 40_000  # numbers drawn for a block before its attempts end
@@ -38,7 +38,7 @@ class DirichletBlocks(PartitionRule):
             rule = f"at most {clients} values, one client each"
             raise bad("partition dirichlet-blocks.alphas", rule, len(self.alphas))
         blocks = np.array_split(np.arange(clients), len(self.alphas))
-        blocks_of_examples = _cut_labels(shuffled_by_label(labels, rng), [len(block) for block in blocks])
+        blocks_of_examples = _cut_labels(shuffle_by_label(labels, rng), [len(block) for block in blocks])
         owners = np.empty(len(labels), dtype=np.int64)
         for alpha, block, examples_by_label in zip(self.alphas, blocks, blocks_of_examples, strict=True):
             totals = np.array([len(examples) for examples in examples_by_label])

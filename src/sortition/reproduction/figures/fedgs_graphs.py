@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sortition.core import Measure, probe
+from sortition.core import Measure, make_probe
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
 from sortition.data.describe import describe
@@ -42,7 +42,7 @@ class Oracle:
 
 def cosine_edges(label_counts: Array) -> Array:
     """Join (N, N) where the cosine of label counts is ≥ 0.1."""
-    unit = g.unit(label_counts)
+    unit = g.scale_to_unit(label_counts)
     return np.greater_equal(unit @ unit.T, EPSILON)
 
 
@@ -144,11 +144,11 @@ def similarities(world: World) -> dict[str, Floats]:
     if isinstance(tensors, tuple | dict):
         raise bad("the probe of FedGS", "given one array of examples", "several")
     inputs = tensors.cpu().numpy()
-    noise = probe(inputs.mean(axis=0).ravel(), inputs.std(axis=0).ravel())
+    noise = make_probe(inputs.mean(axis=0).ravel(), inputs.std(axis=0).ravel())
     responses = world.measure(world.initial, Measure(noise, ids), 0).values
     updates = world.train(world.initial, ids, (), 0).deltas
     scaled = updates / np.linalg.norm(updates, axis=1, keepdims=True)
-    unit = g.unit(responses)
+    unit = g.scale_to_unit(responses)
     return {"functional": np.clip(unit @ unit.T, 0, 1), "cosine": np.clip(scaled @ scaled.T, 0, 1)}
 
 

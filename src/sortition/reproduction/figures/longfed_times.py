@@ -11,7 +11,7 @@ from sortition.core import stream
 from sortition.core.arrays import Array
 from sortition.reproduction.context import Context
 from sortition.results.table import Table
-from sortition.selectors._parts.distances import pairwise
+from sortition.selectors._parts.distances import pairwise_distances
 
 
 def bare_operations(
@@ -35,10 +35,10 @@ def bare_operations(
         "Powerd: 2 K candidates drawn by size, the K largest of their losses": candidates_first,
     }
     distances: dict[str, Callable[[], object]] = {
-        "K selected, one matrix product (here)": lambda: pairwise(gradients[:cohort]),
+        "K selected, one matrix product (here)": lambda: pairwise_distances(gradients[:cohort]),
         "K selected, pair by pair": lambda: _pair_by_pair(gradients[:cohort], gradients[:cohort]),
         "K selected and all N, pair by pair": lambda: _pair_by_pair(gradients[:cohort], gradients),
-        "all N, one matrix product": lambda: pairwise(gradients),
+        "all N, one matrix product": lambda: pairwise_distances(gradients),
         "all N, pair by pair": lambda: _pair_by_pair(gradients, gradients),
     }
     context.say("choices and distances")

@@ -16,7 +16,7 @@ from scipy import stats
 from sortition.aggregation import weighted_sum
 from sortition.core import LOSS, Cohort, Measure, Registrar, stream
 from sortition.core.arrays import Array, Floats
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.reproduction import preset as presets
 from sortition.reproduction.context import Context, Marks
 from sortition.results.table import Table
@@ -49,7 +49,7 @@ def sampled_changes(world: World, params: Array, t: int, cohorts: int, size: int
     rng = stream(seed, "sampled cohorts")
     rows = []
     for _ in range(cohorts):
-        ids = uniformly(everybody, size, rng)
+        ids = draw_uniformly(everybody, size, rng)
         params_after = params + weighted_sum(np.full(ids.size, 1 / ids.size), deltas[ids])
         losses_after = world.measure(params_after, Measure(LOSS, everybody), t).values
         rows.append(losses_after - losses_before)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sortition.core import stream
 from sortition.core.arrays import Array, Floats
-from sortition.core.sampling import weighted
+from sortition.core.sampling import draw_weighted
 from sortition.reproduction.theory.heterogeneity import label_entropy
 
 
@@ -83,7 +83,7 @@ def descend(
     terms = []
     models = []
     for _ in range(rounds):
-        ids = weighted(np.arange(chances.size), chances, cohort, rng)
+        ids = draw_weighted(np.arange(chances.size), chances, cohort, rng)
         local = np.tile(model, (cohort, 1))
         for _ in range(steps):
             local -= rate * (local - optima[ids] + noise * rng.normal(size=local.shape))

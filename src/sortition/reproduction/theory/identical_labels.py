@@ -9,8 +9,8 @@ import numpy as np
 from sortition.core import stream
 from sortition.core.arrays import Array, Floats
 from sortition.reproduction.theory.stratification import Dissimilarity
-from sortition.selectors._parts.distances import pairwise
-from sortition.selectors.fedss.mixture import fitted
+from sortition.selectors._parts.distances import pairwise_distances
+from sortition.selectors.fedss.mixture import fit_mixture
 from sortition.selectors.fedss.strata import FLOOR, RESTARTS, silhouette, stratify
 
 
@@ -37,11 +37,11 @@ def classify(labels: int, clients: int, *, most: int, seed: int = 0) -> Classifi
     label_of_client = np.concatenate([np.arange(labels), rng.integers(labels, size=clients - labels)])
     vectors = np.eye(labels)[label_of_client]
     strata = stratify(vectors, most, stream(seed, "strata"))
-    distances = pairwise(vectors)
+    distances = pairwise_distances(vectors)
     other_scores = []
     for n_components in range(2, min(most, labels) + 1):
         if n_components != labels:
-            mixture = fitted(vectors, n_components, restarts=RESTARTS, floor=FLOOR, seed=seed)
+            mixture = fit_mixture(vectors, n_components, restarts=RESTARTS, floor=FLOOR, seed=seed)
             other_scores.append(silhouette(distances, mixture.labels(vectors)))
     agrees = pairs_together(strata.labels) == pairs_together(label_of_client)
     return Classification(

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from sortition.core import stream
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 
 
 class Quadratics:
@@ -32,7 +32,7 @@ class Quadratics:
         """Return the changes (samples, N) of everybody's loss after one gradient step of a uniform cohort."""
         rng = stream(seed, "quadratic cohorts")
         everybody = np.arange(len(self.centres))
-        cohorts = [uniformly(everybody, size, rng) for _ in range(samples)]
+        cohorts = [draw_uniformly(everybody, size, rng) for _ in range(samples)]
         return self.changes(cohorts, rate)
 
     def changes(self, cohorts: Sequence[Ids], rate: float) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sortition.core import stream
 from sortition.core.arrays import Floats, Ids
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.reproduction.theory.loss_covariance import agreement
 
 SAME = 1e-20  # a squared distance below is rounding
@@ -93,7 +93,7 @@ def descend_by_proxy(
         rate = beta / (t + gamma)
         gradients = world.gradients(model)
         if uniform:
-            chosen = uniformly(everybody, cohort, rng)
+            chosen = draw_uniformly(everybody, cohort, rng)
         else:
             chosen = np.argsort(-agreement(gradients, weights), kind="stable")[:cohort]
         target = world.optimum(chosen)

@@ -48,10 +48,10 @@ class Bins:
         return r
 
 
-def whole(sizes: Array, m: int = 1) -> Ids:
-    """Return sizes as whole numbers of which m times the total is one too; all zeros become ones.
+def as_whole_sizes(sizes: Array, m: int = 1) -> Ids:
+    """Return sizes as whole numbers, so that sums over m bins are exact; where all are 0, they become 1.
 
-    Fractions, and totals too large for that, are scaled and rounded at 2^-40 of the total.
+    Fractions, and sizes so large that m times their total overflows, are scaled to a total of about 2^40 and rounded.
     """
     sizes = np.asarray(sizes)
     if not sizes.any():
@@ -77,20 +77,20 @@ def fill_bins(clients: Ids, mass: Ids, room: Ids) -> Pieces:
     )
 
 
-def by_size(sizes: Ids, m: int) -> Bins:
-    """Pour clients in descending order of size into m bins (Algorithm 1)."""
+def fill_bins_by_size(sizes: Ids, m: int) -> Bins:
+    """Fill m bins with clients in descending order of size (Algorithm 1)."""
     order = np.argsort(-sizes, kind="stable")
     capacity = int(sizes.sum())
     pieces = fill_bins(order, m * sizes[order], np.full(m, capacity))
     return Bins(pieces.bin, pieces.client, pieces.mass, capacity)
 
 
-def loose(sizes: Ids, m: int) -> Ids:
+def remaining_mass(sizes: Ids, m: int) -> Ids:
     """Return the mass that remains of each client when it has got ⌊m p_i⌋ bins of its own."""
     return np.asarray((m * sizes) % int(sizes.sum()))
 
 
-def by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generator) -> Bins:
+def fill_bins_by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generator) -> Bins:
     """Open a bin for each of the heaviest groups; members of the others fill the room that remains (Algorithm 2).
 
     Whatever fills a bin alone does so first: a client with m p_i ≥ 1 (the released code has no such step and is biased
@@ -100,7 +100,7 @@ def by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generator) -> Bins
     owners = np.repeat(np.arange(sizes.size), (m * sizes) // capacity)
     all_pieces = [Pieces(np.arange(owners.size), owners, np.full(owners.size, capacity))]
     n_opened = owners.size
-    mass = loose(sizes, m)
+    mass = remaining_mass(sizes, m)
     group_mass = np.bincount(groups, mass).astype(np.int64)
     for group in np.flatnonzero(group_mass > capacity):
         members = rng.permutation(np.flatnonzero(groups == group))
@@ -110,7 +110,7 @@ def by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generator) -> Bins
         mass -= np.bincount(pieces.client, pieces.mass, minlength=mass.size).astype(np.int64)
         n_opened += n_full
     if n_opened < m:
-        all_pieces += _shared_bins(mass, groups, capacity, range(n_opened, m), rng)
+        all_pieces += _fill_shared_bins(mass, groups, capacity, range(n_opened, m), rng)
     bins = np.concatenate([pieces.bin for pieces in all_pieces])
     clients = np.concatenate([pieces.client for pieces in all_pieces])
     masses = np.concatenate([pieces.mass for pieces in all_pieces])
@@ -118,7 +118,7 @@ def by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generator) -> Bins
     return Bins(bins[order], clients[order], masses[order], capacity)
 
 
-def _shared_bins(mass: Ids, groups: Ids, capacity: int, bins: range, rng: np.random.Generator) -> list[Pieces]:
+def _fill_shared_bins(mass: Ids, groups: Ids, capacity: int, bins: range, rng: np.random.Generator) -> list[Pieces]:
     """Fill these bins: each with one of the heaviest groups, then with the other groups, the lightest first."""
     group_mass = np.bincount(groups, mass).astype(np.int64)
     lowest_member = np.zeros(group_mass.size, np.int64)

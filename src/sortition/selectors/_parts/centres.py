@@ -8,7 +8,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.ties import rounded
 
 
-def sampled_rows(vectors: Array, sample: int, rng: np.random.Generator) -> Array:
+def sample_rows(vectors: Array, sample: int, rng: np.random.Generator) -> Array:
     """Return all rows, or where there are more than ``sample``, that many random ones in their order."""
     if len(vectors) <= sample:
         return vectors

@@ -9,7 +9,7 @@ from sortition.core.arrays import Array, Floats
 EQUAL = 1e-13  # of the squared norms of two rows: a squared distance below it is a rounding error
 
 
-def between(a: Array, b: Array) -> Floats:
+def distances_between(a: Array, b: Array) -> Floats:
     """Return ‖a_i − b_j‖, shape (len(a), len(b)).
 
     Both sides are shifted by the mean of b first: the sum ‖a‖² + ‖b‖² − 2ab then loses fewer digits.
@@ -19,19 +19,19 @@ def between(a: Array, b: Array) -> Floats:
     right = b - middle
     cross_terms = -2.0 * (left @ right.T)
     squared_norms = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
-    return _snapped_roots(cross_terms, squared_norms)
+    return _root_distances(cross_terms, squared_norms)
 
 
-def pairwise(rows: Array) -> Floats:
+def pairwise_distances(rows: Array) -> Floats:
     """Return d_ij = ‖g_i − g_j‖ (LongFed eq. 4), symmetric with an exact zero diagonal, shape (n, n)."""
     centred = rows - rows.mean(axis=0, dtype=np.float64)
     gram = centred @ centred.T
     squares = np.diagonal(gram)
     squared_norms = squares[:, None] + squares
-    return _snapped_roots(-2.0 * gram, squared_norms)
+    return _root_distances(-2.0 * gram, squared_norms)
 
 
-def _snapped_roots(cross_terms: Floats, squared_norms: Floats) -> Floats:
+def _root_distances(cross_terms: Floats, squared_norms: Floats) -> Floats:
     """Return √(‖a‖² + ‖b‖² − 2ab), and 0 where only rounding errors remain: equal rows are at distance 0 everywhere.
 
     ``squared_norms`` holds ‖a‖² + ‖b‖², and ``cross_terms`` −2ab; the result takes the memory of ``cross_terms``.
@@ -42,8 +42,8 @@ def _snapped_roots(cross_terms: Floats, squared_norms: Floats) -> Floats:
     return np.asarray(np.sqrt(squared_distances, out=squared_distances))
 
 
-def grown(table: Floats | None, n: int, fill: float) -> Floats:
-    """Return an (n, n) table that holds what the smaller one held; the same one if it is large enough."""
+def enlarge_table(table: Floats | None, n: int, fill: float) -> Floats:
+    """Return an (n, n) table with the entries of a smaller one, ``fill`` elsewhere; itself if it is large enough."""
     if table is None:
         return np.full((n, n), fill)
     size = len(table)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.ties import grid, rounded
+from sortition.core.ties import grid_step, rounded
 
 BATCH = 128  # candidates re-evaluated at once: one numpy call costs as much as a hundred short sums
 
@@ -29,8 +29,10 @@ def greedy_cover(distance: Floats, k: int, *, price: Floats | None = None, mass:
         price = np.zeros(len(table))
     served = table.max(axis=0, initial=0.0)
     # two clients that are nearest to each other save the same, whatever the last bits are
-    grain = grid(float(served.sum() + np.abs(price).max(initial=0.0)))
-    cost = np.rint((marginal(table, served) + price) / grain)  # of each candidate; later evaluations are never smaller
+    grain = grid_step(float(served.sum() + np.abs(price).max(initial=0.0)))
+    cost = np.rint(
+        (marginal_costs(table, served) + price) / grain
+    )  # of each candidate; later evaluations are never smaller
     chosen = np.empty(min(k, len(table)), np.int64)
     for step in range(chosen.size):
         fresh = np.full(len(table), step == 0)
@@ -39,7 +41,7 @@ def greedy_cover(distance: Floats, k: int, *, price: Floats | None = None, mass:
             if cost.size > BATCH:
                 stale = np.argpartition(cost, BATCH)[:BATCH]
             stale = np.append(stale[np.isfinite(cost[stale])], best)  # of many that tie, it may not be among those
-            cost[stale] = np.rint((marginal(table[stale], served) + price[stale]) / grain)
+            cost[stale] = np.rint((marginal_costs(table[stale], served) + price[stale]) / grain)
             fresh[stale] = True
         chosen[step] = best
         cost[best] = np.inf
@@ -50,12 +52,12 @@ def greedy_cover(distance: Floats, k: int, *, price: Floats | None = None, mass:
 def stochastic_cover(distance: Floats, k: int, sample: int, rng: np.random.Generator) -> Ids:
     """Choose as :func:`greedy_cover`, each step among a random ``sample`` of candidates (Mirzasoleiman et al. 2015)."""
     served = distance.max(axis=0, initial=0.0)
-    grain = grid(float(served.sum()))
+    grain = grid_step(float(served.sum()))
     remaining = np.arange(len(distance))
     chosen = np.empty(min(k, remaining.size), np.int64)
     for step in range(chosen.size):
         candidates = np.sort(rng.choice(remaining, size=min(max(sample, 1), remaining.size), replace=False))
-        cost = np.rint(marginal(distance[candidates], served) / grain)
+        cost = np.rint(marginal_costs(distance[candidates], served) / grain)
         best = candidates[np.argmin(cost)]
         chosen[step] = best
         remaining = remaining[remaining != best]
@@ -63,7 +65,7 @@ def stochastic_cover(distance: Floats, k: int, sample: int, rng: np.random.Gener
     return chosen
 
 
-def marginal(rows: Array, served: Floats) -> Floats:
+def marginal_costs(rows: Array, served: Floats) -> Floats:
     """Return Σ_i min(served_i, d_ic) − served_i for each candidate's row: never positive."""
     return np.asarray(np.minimum(rows, served).sum(axis=1) - served.sum())
 
@@ -73,9 +75,9 @@ def represented_mass(distance: Floats, mass: Floats | None = None) -> Floats:
 
     ``distance`` is (chosen, clients); a client that is equally near to two counts for the first.
     """
-    return np.bincount(nearest_of(distance), weights=mass, minlength=len(distance)).astype(np.float64)
+    return np.bincount(nearest_chosen(distance), weights=mass, minlength=len(distance)).astype(np.float64)
 
 
-def nearest_of(distance: Floats) -> Ids:
+def nearest_chosen(distance: Floats) -> Ids:
     """Return the row of the chosen client that is nearest to each client, the first of equals; (chosen, clients)."""
     return np.asarray(np.argmin(rounded(distance, float(distance.max(initial=0.0))), axis=0), np.int64)

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import leading
+from sortition.core.sampling import take_largest_unsorted
 from sortition.core.signals import buckets_and_signs
 from sortition.core.ties import first_smallest, rounded
-from sortition.selectors._parts.distances import between
-from sortition.selectors._parts.facility import greedy_cover, nearest_of
+from sortition.selectors._parts.distances import distances_between
+from sortition.selectors._parts.facility import greedy_cover, nearest_chosen
 
 SHORT_WIDTH = 64  # numbers that are kept of a client's vector where there are too many clients for all pairs
 CLIENTS_PER_PLACE = 10  # clients that are drawn for each place of a cohort, at least
@@ -30,26 +30,26 @@ def sample_size(sample: int, budget: int) -> int:
     return max(sample, CLIENTS_PER_PLACE * budget)
 
 
-def shortened(vectors: Array, width: int) -> Array:
+def shorten_rows(vectors: Array, width: int) -> Array:
     """Return rows of at most ``width`` numbers; longer ones are sketched, which keeps distances to about √(2/width)."""
     flat = vectors.reshape(len(vectors), -1)
     if flat.shape[1] <= width:
         return flat
-    return np.asarray((folding(flat.shape[1], width) @ np.asarray(flat, np.float64).T).T)
+    return np.asarray((folding_matrix(flat.shape[1], width) @ np.asarray(flat, np.float64).T).T)
 
 
 @lru_cache(maxsize=4)
-def folding(length: int, width: int) -> csr_array:
+def folding_matrix(length: int, width: int) -> csr_array:
     """Return (width, length) with one ±1 in every column: ``core.signals.fold`` of many rows at once."""
     buckets, signs = buckets_and_signs(length, width, 0)
     return csr_array((signs, (buckets, np.arange(length))), shape=(width, length))
 
 
-def stored(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
-    """Return the table of all clients' rows with these clients' replaced; the first ones fix its width."""
+def store_rows(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
+    """Return the table of all clients' rows with those of these clients replaced; the first rows fix its width."""
     if not ids.size:
         return rows
-    short = shortened(vectors, rows.shape[1] or width)
+    short = shorten_rows(vectors, rows.shape[1] or width)
     if not rows.shape[1]:
         rows = np.zeros((len(rows), short.shape[1]), rows.dtype)
     rows[ids] = short
@@ -64,7 +64,7 @@ def sampled_cover(
     Args:
         rows: (N, width) one row a client.
         pool: everybody who may be chosen.
-        candidates: a sample of the pool, searched greedily.
+        candidates: a sample of the pool, of which k are chosen greedily; then clients of the whole pool replace them.
         references: the clients to be covered.
         k: how many.
         mass: (references,) how much each reference counts.
@@ -73,19 +73,19 @@ def sampled_cover(
     if price is None:
         price = np.zeros(len(rows))
     elif pool.size > k:  # the random sample must not miss those whose price is lowest
-        candidates = np.union1d(candidates, leading(pool, -price[pool], k))
+        candidates = np.union1d(candidates, take_largest_unsorted(pool, -price[pool], k))
     clients = np.asarray(rows[references], np.float64)
-    table = between(rows[candidates], clients)
+    table = distances_between(rows[candidates], clients)
     chosen = candidates[greedy_cover(table, k, price=price[candidates], mass=mass)]
     for _ in range(PASSES):
-        chosen = exchanged(rows, pool, chosen, clients, mass, price)
+        chosen = exchange_chosen(rows, pool, chosen, clients, mass, price)
     return chosen
 
 
-def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats, price: Floats) -> Ids:
-    """Return each of the chosen, or the client of the pool that serves better those for whom it stands."""
+def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats, price: Floats) -> Ids:
+    """Replace each of the chosen by the client of the pool that is nearest to the clients it stands for."""
     chosen = chosen.copy()
-    nearest = nearest_of(between(rows[chosen], clients))
+    nearest = nearest_chosen(distances_between(rows[chosen], clients))
     weight = np.bincount(nearest, weights=mass, minlength=chosen.size).astype(np.float64)
     serves = weight > 0
     middles = np.zeros((chosen.size, clients.shape[1]))
@@ -97,7 +97,7 @@ def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats
         served = nearest == cluster
         challengers = [client for client in finalists[:, cluster].tolist() if client not in members]
         options = np.array([chosen[cluster], *challengers])
-        cost = between(rows[options], clients[served]) @ mass[served] + price[options]
+        cost = distances_between(rows[options], clients[served]) @ mass[served] + price[options]
         members.discard(int(chosen[cluster]))
         chosen[cluster] = options[first_smallest(cost, float(np.abs(cost).max()))]
         members.add(int(chosen[cluster]))
@@ -110,6 +110,6 @@ def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, 
     best = []
     for start in range(0, pool.size, size):
         ids = pool[start : start + size]
-        cost = weight[:, None] * between(middles, rows[ids]) + price[ids]
+        cost = weight[:, None] * distances_between(middles, rows[ids]) + price[ids]
         best.append(ids[np.argmin(rounded(cost, float(np.abs(cost).max())), axis=1)])
     return np.stack(best)

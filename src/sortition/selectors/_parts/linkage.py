@@ -14,8 +14,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import cdist, squareform
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import uniformly
-from sortition.core.ties import grid, rounded
+from sortition.core.sampling import draw_uniformly
+from sortition.core.ties import grid_step, rounded
 
 Gap = Literal["angle", "l1", "l2"]
 Linkage = Literal["ward", "average"]
@@ -49,25 +49,25 @@ def gaps_between(a: Array, b: Array, gap: Gap = "angle") -> Array:
     return np.asarray(np.arccos(cosine, out=cosine))
 
 
-def tree(gaps: Array, how: Linkage = "ward") -> Array:
+def build_tree(gaps: Array, how: Linkage = "ward") -> Array:
     """Return the (n − 1, 4) linkage matrix of n clients from their (n, n) distances."""
     n = len(gaps)
     if n < 2:
         return np.empty((0, 4))
     if how == "average":
-        return np.asarray(linkage(squareform(_on_grid((gaps + gaps.T) / 2), checks=False), "average"))
+        return np.asarray(linkage(squareform(_round_to_grid((gaps + gaps.T) / 2), checks=False), "average"))
     # Ward on rows as points needs their Euclidean distances: one Gram matrix, ten times faster than pdist
     rows = gaps - gaps.mean(axis=0)
     square = np.einsum("ij,ij->i", rows, rows)
     squared = square[:, None] + square - 2 * (rows @ rows.T)
     squared[squared < EQUAL * square.max(initial=0)] = 0  # cancellation, where rows are equal
     np.fill_diagonal(squared, 0)
-    return np.asarray(linkage(squareform(_on_grid(np.sqrt(squared)), checks=False), "ward"))
+    return np.asarray(linkage(squareform(_round_to_grid(np.sqrt(squared)), checks=False), "ward"))
 
 
-def _on_grid(gaps: Floats) -> Floats:
+def _round_to_grid(gaps: Floats) -> Floats:
     """Cut the last bits of distances, which differ between processors: equal ones stay equal, and link in order."""
-    step = grid(float(gaps.max(initial=0.0)), LINK_BITS)
+    step = grid_step(float(gaps.max(initial=0.0)), LINK_BITS)
     return np.asarray(np.rint(gaps / step) * step)
 
 
@@ -126,7 +126,7 @@ def tree_groups(
         leaves = np.arange(n)
     else:
         has_update = np.asarray(rows.any(axis=1))[ids]
-        leaves = _sampled_leaves(has_update, min(SAMPLE, limit), rng)
+        leaves = _sample_leaves(has_update, min(SAMPLE, limit), rng)
     points = rows[ids[leaves]]
     if gap == "angle":
         points = directions(points)
@@ -134,7 +134,7 @@ def tree_groups(
     np.fill_diagonal(gaps, 0)
     if offset is not None:
         gaps += np.abs(offset[leaves, None] - offset[leaves])
-    labels = cut(tree(gaps, how), leaves)
+    labels = cut(build_tree(gaps, how), leaves)
     if n <= limit:
         return labels
     members = np.bincount(labels)
@@ -149,13 +149,13 @@ def tree_groups(
     return (np.cumsum(is_joined) - 1)[nearest]
 
 
-def _sampled_leaves(has_update: Array, size: int, rng: np.random.Generator) -> Ids:
+def _sample_leaves(has_update: Array, size: int, rng: np.random.Generator) -> Ids:
     """Draw random leaves; rows that are not zero come first, since clients without an update are all alike."""
     updated = np.flatnonzero(has_update)
     still = np.flatnonzero(~has_update)
     n_updated = min(updated.size, size - min(still.size, 1))
-    drawn_updated = uniformly(updated, n_updated, rng)
-    drawn_still = uniformly(still, size - n_updated, rng)
+    drawn_updated = draw_uniformly(updated, n_updated, rng)
+    drawn_still = draw_uniformly(still, size - n_updated, rng)
     return np.sort(np.concatenate([drawn_updated, drawn_still]))
 
 

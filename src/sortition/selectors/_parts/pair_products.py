@@ -10,7 +10,7 @@ from sortition.core.arrays import Floats, Ids
 MOST_CLIENTS = 2000  # up to so many clients a table of all products is kept
 
 
-def without_products(products: Floats, ids: Ids) -> Ids:
+def find_without_products(products: Floats, ids: Ids) -> Ids:
     """Return those of these clients some of whose products with the others are unknown."""
     unknown = np.isnan(products[np.ix_(ids, ids)])
     return ids[unknown.any(axis=1)]

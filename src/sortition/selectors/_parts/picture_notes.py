@@ -15,7 +15,7 @@ NEIGHBOURS = 3  # nearest clients with which each one is joined
 Note = dict[str, Any]  # lists of numbers by their names, as JSON takes them
 
 
-def due(round: Round) -> bool:
+def is_due(round: Round) -> bool:
     """Say whether a round has a picture: ever fewer do, since notes are part of every record."""
     return round.index & (round.index + 1) == 0
 
@@ -29,7 +29,7 @@ def spread_positions(n: int) -> Ids:
 
 def grouping_note(round: Round, ids: Ids, group: Array, value: Floats | None = None) -> Note:
     """Note clients in groups (clusters, strata), with an estimate each where there is one."""
-    if not due(round):
+    if not is_due(round):
         return {}
     positions = spread_positions(ids.size)
     note = {"ids": ids[positions].tolist(), "group": group[positions].tolist()}
@@ -40,7 +40,7 @@ def grouping_note(round: Round, ids: Ids, group: Array, value: Floats | None = N
 
 def graph_note(round: Round, ids: Ids, distance: Floats) -> Note:
     """Note each client joined with its nearest ones; ``distance`` (n, n) belongs to ``ids`` in order."""
-    if not due(round) or ids.size < 2:
+    if not is_due(round) or ids.size < 2:
         return {}
     to_others = distance + np.diag(np.full(ids.size, np.inf))
     nearest = np.argsort(to_others, axis=1, kind="stable")[:, : min(NEIGHBOURS, ids.size - 1)]
@@ -59,11 +59,11 @@ def coverage_note(round: Round, ids: Ids, distance: Floats, chosen: Ids, by: Ids
         chosen: ids of the cohort.
         by: (n,) ids of those by whom they are represented.
     """
-    if not due(round) or ids.size < 3:
+    if not is_due(round) or ids.size < 3:
         return {}
     chosen_positions = np.searchsorted(ids, np.intersect1d(chosen, ids))
     positions = np.union1d(spread_positions(ids.size), chosen_positions)
-    xy = plane(distance[np.ix_(positions, positions)])
+    xy = project_to_plane(distance[np.ix_(positions, positions)])
     note = {
         "ids": ids[positions].tolist(),
         "xy": np.round(xy, 4).tolist(),
@@ -73,7 +73,7 @@ def coverage_note(round: Round, ids: Ids, distance: Floats, chosen: Ids, by: Ids
     return {"coverage": note}
 
 
-def plane(distance: Floats) -> Floats:
+def project_to_plane(distance: Floats) -> Floats:
     """Scale distances to two dimensions (n, 2) classically; the largest coordinate is the unit of length."""
     n = len(distance)
     centring = np.eye(n) - 1 / n

@@ -8,7 +8,7 @@ from sortition.core.arrays import Array, Floats
 from sortition.core.population import Population
 
 
-def shares(values: Array) -> Floats:
+def as_shares(values: Array) -> Floats:
     """Divide values ≥ 0 by their sum; where all are 0, the shares are equal."""
     total = values.sum()
     if total > 0:
@@ -19,7 +19,7 @@ def shares(values: Array) -> Floats:
 def data_shares(population: Population) -> Floats:
     """Return p_k = n_k / n of all clients (N,): 0 of unknown ones, and equal where nobody has data."""
     p = np.zeros(population.n_clients)
-    p[population.known] = shares(np.asarray(population.sizes[population.known], np.float64))
+    p[population.known] = as_shares(np.asarray(population.sizes[population.known], np.float64))
     return p
 
 

@@ -45,7 +45,7 @@ from sortition.core import (
     shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts.shares import data_shares
 from sortition.selectors.fedcor.gaussian_process import Likelihood, ascend, doubt, fold_in
@@ -174,7 +174,7 @@ class FedCor(Selector[Memory]):
         if fitted:
             notes["embedding"] = _embedding_note(state)
         if warm:
-            return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes=notes)
+            return Cohort.uniform(draw_uniformly(round.available, round.places, round.rng), notes=notes)
         is_small = round.available.size <= self.ask_at_most  # then double precision costs nothing
         ids, scores = greedy_picks(
             X=state.X.astype(np.float64) if is_small else state.X,
@@ -215,14 +215,14 @@ class FedCor(Selector[Memory]):
         closes = state.asked_at == round.index - 1
         if warm:
             return Task(closes, opens=True)
-        if not self._refit_due(state, round):
+        if not self._is_refit_due(state, round):
             return Task(closes)
         if self.refit == "rehearsal":
             return Task(closes, rehearses=True)
         return Task(closes, opens=not closes)
 
-    def _refit_due(self, state: Memory, round: Round) -> bool:
-        """Say whether Δt rounds have passed (line 3), or fewer available clients than places have been in a sample."""
+    def _is_refit_due(self, state: Memory, round: Round) -> bool:
+        """Tell whether Δt rounds have passed (line 3), or fewer available clients than places have been in a sample."""
         last_fit = max(state.fitted_at, self.warmup - 1)
         too_few = np.count_nonzero(state.samples[round.available]) < round.places
         return bool(too_few or round.index // self.interval > last_fit // self.interval)
@@ -230,7 +230,7 @@ class FedCor(Selector[Memory]):
     def _collect(self, state: Memory, round: Round, task: Task) -> Generator[Measure, Reading, None]:
         """Ask for losses, and add the samples that they complete."""
         t = round.index
-        losses = yield Measure(LOSS, self._panel(state, round))
+        losses = yield Measure(LOSS, self._choose_panel(state, round))
         if task.closes:
             waiting = np.flatnonzero(~np.isnan(state.loss))
             state.add(t, Reading(waiting, state.loss[waiting]), losses)
@@ -242,11 +242,11 @@ class FedCor(Selector[Memory]):
         if not (task.rehearses and len(losses)):
             return
         for _ in range(self.samples):
-            trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
+            trial = Cohort.uniform(draw_uniformly(round.available, round.places, round.rng))  # lines 4 to 7
             later_losses = yield Measure(LOSS, losses.ids, after=trial)
             state.add(t, losses, later_losses)
 
-    def _panel(self, state: Memory, round: Round) -> Ids:
+    def _choose_panel(self, state: Memory, round: Round) -> Ids:
         """Return whom to ask: all available clients or, where they are too many, the most useful ones.
 
         Half are anchors of the fit; then come clients with few samples, newcomers, and clients with many samples.
@@ -262,7 +262,7 @@ class FedCor(Selector[Memory]):
         rank[samples == 0] = 1
         rank[has_few | is_waiting] = 2
         rank[is_anchor] = 0
-        rank[uniformly(np.flatnonzero(is_anchor), self.ask_at_most // 2, round.rng)] = 3
+        rank[draw_uniformly(np.flatnonzero(is_anchor), self.ask_at_most // 2, round.rng)] = 3
         order = np.lexsort((round.rng.random(ids.size), -rank))
         return np.sort(ids[order[: self.ask_at_most]])
 
@@ -291,9 +291,9 @@ class FedCor(Selector[Memory]):
         is_new = sample_round > state.fitted_at
         state.X[ids[in_fit]] = X
         state.anchor[ids[in_fit]] = True
-        self._follow(state, ids[~in_fit], changes[:, ~in_fit], is_new, likelihood.latent(X))
+        self._fold_in_others(state, ids[~in_fit], changes[:, ~in_fit], is_new, likelihood.latent(X))
 
-    def _follow(self, state: Memory, ids: Ids, changes: Floats, is_new: Array, latent: Floats) -> None:
+    def _fold_in_others(self, state: Memory, ids: Ids, changes: Floats, is_new: Array, latent: Floats) -> None:
         """Place clients outside the fit by the latent causes that it found.
 
         A client that was in more than d samples is placed by all of them; of others the row is corrected by the newest.

@@ -39,20 +39,20 @@ from sortition.core import (
     Selector,
     Signal,
     State,
+    make_probe,
     method,
     per_client,
     per_pair,
-    probe,
     shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.pair_products import store_products, without_products
+from sortition.selectors._parts.pair_products import find_without_products, store_products
 from sortition.selectors.fedgs.dispersion import disperse
-from sortition.selectors.fedgs.distinct_rows import row_kinds
+from sortition.selectors.fedgs.distinct_rows import group_equal_rows
 from sortition.selectors.fedgs.graph import Edges, cosines
 from sortition.selectors.fedgs.landmarks import shortlist
 from sortition.selectors.fedgs.sampled_graph import SampledGraph
@@ -167,7 +167,7 @@ class FedGS(Selector[Memory]):
             return UPDATE
         if self.graph == "updates" and self.sketch is not None:
             return UPDATE.sketch(self.sketch)
-        return probe(
+        return make_probe(
             self._moment("noise_mean", self.noise_mean),
             self._moment("noise_scale", self.noise_scale),
         )
@@ -191,7 +191,7 @@ class FedGS(Selector[Memory]):
         """Follow lines 5 and 6 of Algorithm 1; lines 2 and 3 whenever somebody new is available."""
         newcomers = round.available[state.kind[round.available] < 0]
         if isinstance(state, PairMemory):
-            strangers = without_products(state.products, round.available)
+            strangers = find_without_products(state.products, round.available)
             if strangers.size:
                 answer = yield Measure(self.signal, strangers)
                 self.draw_pairs(state, store_products(state.products, strangers, answer))
@@ -206,7 +206,7 @@ class FedGS(Selector[Memory]):
 
     @property
     def rule(self) -> Edges:
-        """From feature rows to distances (eq. 10 to 12)."""
+        """How distances follow from feature rows (eq. 10 to 12)."""
         return Edges(
             cosine=self.similarity == "cosine",
             kind=self.edges,
@@ -217,45 +217,46 @@ class FedGS(Selector[Memory]):
     def rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
         """Return rows by which these clients are compared (n, d): their inner products are the similarities."""
         if self.graph in FACTS:
-            return self.rule.placed(getattr(round.population, FACTS[self.graph])[ids])
-        return self.rule.placed(state.features[ids])
+            return self.rule.place_rows(getattr(round.population, FACTS[self.graph])[ids])
+        return self.rule.place_rows(state.features[ids])
 
     def draw(self, state: Memory, round: Round, ids: Ids) -> None:
         """Draw the graph of these clients (lines 2 and 3).
 
-        Where they are of too many kinds, they are placed on a sampled graph, which holds for a while.
+        Where they are of too many kinds, they are located on a sampled graph, which is used until twice as many clients
+        are known.
         """
         rows = self.rows(state, round, ids[:CHUNK])
-        kinds = row_kinds(rows)
+        kinds = group_equal_rows(rows)
         if kinds.first_row.size <= self.exact_up_to and ids.size > CHUNK:  # the first are of few kinds: all may be
             rows = self.rows(state, round, ids)
-            kinds = row_kinds(rows)
+            kinds = group_equal_rows(rows)
         if kinds.first_row.size <= self.exact_up_to:
             nodes = rows[kinds.first_row]
             state.kind[ids] = kinds.of_row
-            state.distance = padded(self.rule.distances(nodes @ nodes.T, kinds.members))
+            state.distance = pad_distances(self.rule.distances(nodes @ nodes.T, kinds.members))
             state.table = None
             return
-        sampled = self.sampled(state)
-        if sampled is not None and sampled.holds(ids.size):
-            self._place(state, round, sampled, ids[state.kind[ids] < 0])
+        sampled = self._sampled_graph(state)
+        if sampled is not None and sampled.is_large_enough(ids.size):
+            self._locate(state, round, sampled, ids[state.kind[ids] < 0])
             return
-        nodes = self.rows(state, round, uniformly(ids, self.nodes, round.rng))
-        sampled = SampledGraph.drawn(self.rule, nodes, ids.size, round.rng)
+        nodes = self.rows(state, round, draw_uniformly(ids, self.nodes, round.rng))
+        sampled = SampledGraph.draw(self.rule, nodes, ids.size, round.rng)
         state.nodes = sampled.nodes
         state.table = sampled.table
         state.frame = sampled.frame
         state.distance = None
-        self._place(state, round, sampled, ids)
+        self._locate(state, round, sampled, ids)
 
-    def _place(self, state: Memory, round: Round, sampled: SampledGraph, ids: Ids) -> None:
-        """Find the places of these clients on the sampled graph."""
+    def _locate(self, state: Memory, round: Round, sampled: SampledGraph, ids: Ids) -> None:
+        """Find where these clients are on the sampled graph: how remote, and near which landmark."""
         for start in range(0, ids.size, CHUNK):
             part = ids[start : start + CHUNK]
-            state.remote[part], state.kind[part] = sampled.places(self.rows(state, round, part))
+            state.remote[part], state.kind[part] = sampled.locate(self.rows(state, round, part))
 
-    def sampled(self, state: Memory) -> SampledGraph | None:
-        """Return the sampled graph, which is in use beyond ``exact_up_to``."""
+    def _sampled_graph(self, state: Memory) -> SampledGraph | None:
+        """Return the sampled graph, which is used beyond ``exact_up_to`` kinds; None where there is none."""
         if state.nodes is None or state.table is None or state.frame is None:
             return None
         return SampledGraph(edges=self.rule, nodes=state.nodes, table=state.table, frame=state.frame)
@@ -266,7 +267,7 @@ class FedGS(Selector[Memory]):
         if self.similarity == "cosine":
             similarity = cosines(similarity)
         state.kind[ids] = np.arange(ids.size)
-        state.distance = padded(self.rule.distances(similarity, np.ones(ids.size, np.int64)))
+        state.distance = pad_distances(self.rule.distances(similarity, np.ones(ids.size, np.int64)))
 
     def choose(self, state: Memory, round: Round) -> Cohort:
         """Choose the best min(M, |A_t|) of the available by distance and counts (eq. 16)."""
@@ -301,7 +302,7 @@ class FedGS(Selector[Memory]):
         ids = round.available
         M = round.places
         gain = -costs(state.counts, ids, M) / max(round.n_clients - 1, 1)
-        sampled = self.sampled(state)
+        sampled = self._sampled_graph(state)
         if sampled is None:
             distance = np.ones((1, 1)) if state.distance is None else state.distance
             return Candidates(ids=ids, gain=gain, row=state.kind[ids], distance=distance)
@@ -311,10 +312,10 @@ class FedGS(Selector[Memory]):
             ids=ids[best],
             gain=gain[best],
             row=np.arange(best.size),
-            distance=self.between(state, round, sampled, ids[best]),
+            distance=self._distances_between(state, round, sampled, ids[best]),
         )
 
-    def between(self, state: Memory, round: Round, sampled: SampledGraph, ids: Ids) -> Floats:
+    def _distances_between(self, state: Memory, round: Round, sampled: SampledGraph, ids: Ids) -> Floats:
         """Return H of these clients (n, n) on the sampled graph; 1 from clients that never answered."""
         distance = np.ones((ids.size, ids.size))
         placed = np.flatnonzero(state.kind[ids] >= 0)
@@ -337,8 +338,8 @@ class FedGS(Selector[Memory]):
         ]
 
 
-def padded(H: Floats) -> Floats:
-    """Return H with a last row for clients that never answered."""
+def pad_distances(H: Floats) -> Floats:
+    """Return H with one more row and column, of ones, for clients that never answered."""
     return np.pad(H, (0, 1), constant_values=1.0)
 
 

@@ -18,7 +18,7 @@ from itertools import chain, combinations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.ties import grid
+from sortition.core.ties import grid_step
 
 ENUMERATED = 3_000  # sets that are tried one by one
 CELLS = 1_000_000  # (start, member, kind) triples looked at in one step; fewer starts where there are more
@@ -62,33 +62,33 @@ def disperse(
     shuffled = rng.permutation(present.size)  # so that among equal kinds, and below among equal members, chance decides
     kind = np.argsort(shuffled)[kind]
     pair = weight * distance[np.ix_(present[shuffled], present[shuffled])]
-    step = step_of(pair, gain, min(places, kind.size))
-    pair = on_grid(pair, step)
-    gain = on_grid(gain, step)
+    step = grid_step_of(pair, gain, min(places, kind.size))
+    pair = round_to_step(pair, step)
+    gain = round_to_step(gain, step)
     if places >= kind.size:
         members = np.arange(kind.size)
         solver = "all"
     elif math.comb(kind.size, places) <= ENUMERATED:
-        members = _enumerated(kind, gain, pair, places)
+        members = _enumerate_sets(kind, gain, pair, places)
         solver = "exact"
     else:
         search = Search(pair, places, step, time.monotonic() + time_limit)
-        members = _searched(search, kind, gain, starts, rng)
+        members = _search_sets(search, kind, gain, starts, rng)
         solver = "time limit" if search.late else "search"
     return Solution(members, _objective(members, kind, gain, pair), solver)
 
 
-def step_of(pair: Floats, gain: Floats, places: int) -> float:
+def grid_step_of(pair: Floats, gain: Floats, places: int) -> float:
     """Return the grid's step: about 2⁻³² of the largest distance's weight, or the finest on which sums are exact."""
     largest_pair = float(np.abs(pair).max(initial=0.0))
     largest_gain = float(np.abs(gain).max(initial=0.0))
     if largest_pair <= 0:
-        return grid(largest_gain)
+        return grid_step(largest_gain)
     largest_sum = places * (largest_gain + places * largest_pair)
-    return max(grid(largest_pair), grid(FINEST * largest_sum, 0))
+    return max(grid_step(largest_pair), grid_step(FINEST * largest_sum, 0))
 
 
-def on_grid(values: Floats, step: float) -> Floats:
+def round_to_step(values: Floats, step: float) -> Floats:
     """Round values to multiples of the step."""
     return np.asarray(np.rint(values / step) * step)
 
@@ -106,7 +106,7 @@ def _all_sets(n: int, places: int) -> Ids:
     return flat.reshape(count, places)
 
 
-def _enumerated(kind: Ids, gain: Floats, pair: Floats, places: int) -> Ids:
+def _enumerate_sets(kind: Ids, gain: Floats, pair: Floats, places: int) -> Ids:
     """Return the best of all sets, tried one by one."""
     sets = _all_sets(kind.size, places)
     between = pair[np.ix_(kind, kind)]
@@ -116,7 +116,7 @@ def _enumerated(kind: Ids, gain: Floats, pair: Floats, places: int) -> Ids:
     return np.asarray(sets[np.argmax(value)])
 
 
-def _searched(search: Search, kind: Ids, gain: Floats, starts: int, rng: np.random.Generator) -> Ids:
+def _search_sets(search: Search, kind: Ids, gain: Floats, starts: int, rng: np.random.Generator) -> Ids:
     """Return the best set that the search finds: how many of each kind, and of these the best."""
     n_kinds = len(search.pair)
     narrow = kind

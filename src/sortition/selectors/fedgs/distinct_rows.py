@@ -26,18 +26,18 @@ class Kinds:
         return np.bincount(self.of_row)
 
 
-def row_kinds(rows: Floats) -> Kinds:
+def group_equal_rows(rows: Floats) -> Kinds:
     """Group equal rows into kinds."""
     decimals = np.round(rows, DECIMALS) + 0.0  # −0 becomes 0
     if len(rows) <= SORTED_UP_TO:
-        return _by_sorting(decimals)
+        return _group_by_sorting(decimals)
     _, first_row, of_row = np.unique(_hashes(decimals), return_index=True, return_inverse=True)
     if not np.array_equal(decimals[first_row][of_row], decimals):  # two different rows share a hash
-        return _by_sorting(decimals)
+        return _group_by_sorting(decimals)
     return Kinds(of_row.reshape(-1), first_row)
 
 
-def _by_sorting(rows: Floats) -> Kinds:
+def _group_by_sorting(rows: Floats) -> Kinds:
     _, first_row, of_row = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return Kinds(of_row.reshape(-1), first_row)
 

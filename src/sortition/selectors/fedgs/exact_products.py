@@ -14,7 +14,7 @@ from sortition.core.arrays import Array, Floats
 BITS = 24
 
 
-def gridded(rows: Array) -> Array:
+def round_rows(rows: Array) -> Array:
     """Return rows in single precision, each rounded to multiples of about 2⁻²⁴ of its length."""
     wide = np.asarray(rows, np.float64)
     length = np.sqrt(np.einsum("ij,ij->i", wide, wide))

@@ -22,7 +22,7 @@ EPSILON = {"released": 0.01, "paper": 0.1}
 SIGMA2 = {"released": 0.1, "paper": 0.01}
 
 
-def unit(rows: Array) -> Floats:
+def scale_to_unit(rows: Array) -> Floats:
     """Return rows scaled to length 1; a row of zeros, which is like nobody, stays."""
     rows = np.asarray(rows, np.float64)
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -53,7 +53,7 @@ def extremes(similarity: Floats, members: Ids, edges: EdgeRule, *, clip: bool) -
     return float(values.min()), float(values.max())
 
 
-def normalised(similarity: Floats, low: float, high: float) -> Floats:
+def normalise(similarity: Floats, low: float, high: float) -> Floats:
     """Return V in [0, 1]; 1 where all similarities are equal, NaN where one is unknown."""
     if not high > low:
         return np.where(np.isfinite(similarity), 1.0, np.nan)
@@ -106,10 +106,10 @@ class Edges:
     epsilon: float | None = None
     sigma2: float | None = None
 
-    def placed(self, rows: Array) -> Floats:
+    def place_rows(self, rows: Array) -> Floats:
         """Return rows whose inner products are the similarities."""
         if self.cosine:
-            return unit(rows)
+            return scale_to_unit(rows)
         return np.asarray(rows, np.float64)
 
     def extremes(self, similarity: Floats, members: Ids) -> tuple[float, float]:
@@ -120,7 +120,7 @@ class Edges:
         """Return R, with these similarities as V = 0 and V = 1."""
         epsilon = EPSILON[self.kind] if self.epsilon is None else self.epsilon
         sigma2 = SIGMA2[self.kind] if self.sigma2 is None else self.sigma2
-        return lengths(normalised(similarity, low, high), self.kind, epsilon, sigma2)
+        return lengths(normalise(similarity, low, high), self.kind, epsilon, sigma2)
 
     def distances(self, similarity: Floats, members: Ids) -> Floats:
         """Return H of kinds (C, C)."""

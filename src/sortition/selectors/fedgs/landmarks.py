@@ -17,7 +17,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.ties import rounded
 from sortition.selectors.fedgs.exact_products import products
-from sortition.selectors.fedgs.similar_rows import most_similar, nearest
+from sortition.selectors.fedgs.similar_rows import find_most_similar, find_nearest
 
 Length = Callable[[Array], Array]
 LANDMARKS = 256
@@ -40,9 +40,9 @@ def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Arra
     G = len(nodes)
     wide = nodes.astype(np.float64)
     landmarks = np.sort(rng.permutation(G)[:LANDMARKS])
-    direct = edges(nodes, nodes[landmarks], length)
+    direct = lengths_between(nodes, nodes[landmarks], length)
     direct[landmarks, np.arange(landmarks.size)] = 0
-    neighbours, similarity = most_similar(nodes, nodes, min(NEIGHBOURS + 1, G))  # + 1: oneself
+    neighbours, similarity = find_most_similar(nodes, nodes, min(NEIGHBOURS + 1, G))  # + 1: oneself
     neighbour_edges = np.asarray(length(similarity), np.float32)
     table = direct.copy()
     for _ in range(SWEEPS):
@@ -64,25 +64,27 @@ def _relax(ways: Array, through: Ids, edge: Array, onward: Array) -> None:
         np.minimum(ways, edge[:, step, None] + onward[through[:, step]], out=ways)
 
 
-def reach(rows: Array, nodes: Array, table: Array, length: Length, k: int = HANDLES) -> Array:
+def distances_to_landmarks(rows: Array, nodes: Array, table: Array, length: Length, k: int = HANDLES) -> Array:
     """Return how far clients with these rows (n, d) are from the landmarks (n, L), each through its k nearest nodes."""
-    handles, similarity = most_similar(rows, nodes, min(k, len(nodes)))
+    handles, similarity = find_most_similar(rows, nodes, min(k, len(nodes)))
     ways = np.full((len(rows), table.shape[1]), np.inf, np.float32)
     _relax(ways, handles, _edge_lengths(rows, nodes, handles, similarity, length), table)
     return ways
 
 
 def path_lengths(rows: Array, ways: Array, length: Length) -> Array:
-    """Return distances (n, n) of clients by their own edges and over landmarks; ``ways`` (n, L) as of :func:`reach`.
+    """Return distances (n, n) of clients by their own edges and over landmarks.
+
+    ``ways`` (n, L) are what :func:`distances_to_landmarks` returns.
 
     A way may lead through one of the nearest others first, so that a client is not remote only because no node is near.
     """
-    distances = edges(rows, rows, length)
-    ways = reach(rows, rows, ways, length, DETOURS)
-    back = np.ascontiguousarray(ways.T)
+    distances = lengths_between(rows, rows, length)
+    ways = distances_to_landmarks(rows, rows, ways, length, DETOURS)
+    ways_back = np.ascontiguousarray(ways.T)
     for start in range(0, len(ways), BLOCK):  # there as far as back: half of the pairs
         block = distances[start : start + BLOCK, start:]
-        shorten(block, ways[start : start + BLOCK], back[:, start:])
+        shorten(block, ways[start : start + BLOCK], ways_back[:, start:])
         distances[start:, start : start + BLOCK] = block.T
     np.fill_diagonal(distances, 0)
     return distances
@@ -92,7 +94,7 @@ def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple
     """Return each row's mean distance to the landmarks, at most 1, and its nearest one; through its nearest node."""
     mean = np.minimum(table, 1).mean(axis=1, dtype=np.float64)
     home = table.argmin(axis=1)
-    node, similarity = nearest(rows, nodes)
+    node, similarity = find_nearest(rows, nodes)
     edge = _edge_lengths(rows, nodes, node[:, None], similarity[:, None], length)[:, 0]
     return np.minimum(edge + mean[node], 1), home[node]
 
@@ -119,13 +121,13 @@ def shorten(ways: Array, left: Array, right: Array) -> None:
     A k whose shortest sum is no shorter than the longest way of a row changes nothing there, and most are such.
     """
     useful = left + right.min(axis=1) < ways.max(axis=1, keepdims=True)
-    for way, left_row, useful_row in zip(ways, left, useful, strict=True):
+    for ways_row, left_row, useful_row in zip(ways, left, useful, strict=True):
         ks = useful_row.nonzero()[0]
         if ks.size:
-            np.minimum(way, (left_row[ks, None] + right[ks]).min(axis=0), out=way)
+            np.minimum(ways_row, (left_row[ks, None] + right[ks]).min(axis=0), out=ways_row)
 
 
-def edges(left: Array, right: Array, length: Length) -> Array:
+def lengths_between(left: Array, right: Array, length: Length) -> Array:
     """Return the lengths (n, m) of the edges between rows."""
     return np.asarray(length(products(left, right)), np.float32)
 

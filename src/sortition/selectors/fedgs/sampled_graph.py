@@ -8,7 +8,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.selectors.fedgs import landmarks
-from sortition.selectors.fedgs.exact_products import gridded, products
+from sortition.selectors.fedgs.exact_products import products, round_rows
 from sortition.selectors.fedgs.graph import Edges
 
 SCALING_NODES = 2000  # nodes whose similarities say what V = 0 and V = 1 are
@@ -31,26 +31,26 @@ class SampledGraph:
     frame: Array
 
     @classmethod
-    def drawn(cls, edges: Edges, rows: Array, n_known: int, rng: np.random.Generator) -> SampledGraph:
+    def draw(cls, edges: Edges, rows: Array, n_known: int, rng: np.random.Generator) -> SampledGraph:
         """Draw a new graph whose nodes have these rows (G, d), sampled among so many known clients."""
-        nodes = gridded(rows)
+        nodes = round_rows(rows)
         scaling = nodes[:SCALING_NODES]
         low, high = edges.extremes(products(scaling, scaling), np.ones(len(scaling), np.int64))
         table, largest = landmarks.survey(nodes, lambda similarity: edges.lengths(similarity, low, high), rng)
         return cls(edges, nodes, table, np.array([low, high, largest, n_known]))
 
-    def holds(self, n_known: int) -> bool:
-        """Say whether fewer than twice as many clients are known as when it was drawn."""
+    def is_large_enough(self, n_known: int) -> bool:
+        """Tell whether fewer than twice as many clients are known as when it was drawn."""
         return bool(n_known < 2 * self.frame[3])
 
-    def places(self, rows: Array) -> tuple[Array, Ids]:
+    def locate(self, rows: Array) -> tuple[Array, Ids]:
         """Return how remote clients with these rows are, at most 1, and the landmark each is nearest to."""
-        return landmarks.remoteness(gridded(rows), self.nodes, self.table, self.length)
+        return landmarks.remoteness(round_rows(rows), self.nodes, self.table, self.length)
 
     def distances(self, rows: Array) -> Floats:
         """Return H of clients with these rows (n, n); 1 where no path leads."""
-        rows = gridded(rows)
-        ways = landmarks.reach(rows, self.nodes, self.table, self.length)
+        rows = round_rows(rows)
+        ways = landmarks.distances_to_landmarks(rows, self.nodes, self.table, self.length)
         H = landmarks.path_lengths(rows, ways, self.length)
         H = np.where(np.isfinite(H), H, 1.0)
         return np.asarray(np.round(H, 5), np.float64)  # the digits that are sure

@@ -16,7 +16,7 @@ TOGETHER = 256  # rows with one pivot that are compared with the same others
 SLACK = 1e-6  # of the longest row: far more than rounding errors of a distance
 
 
-def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Floats]:
+def find_most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Floats]:
     """Return positions (n, k) of the rows' most similar ones ``among`` others, ascending, and the similarities.
 
     Of equally similar ones the lowest positions are taken: a partition alone would take any, in any order, and paths
@@ -24,11 +24,11 @@ def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Floats]:
     """
     positions = np.empty((len(rows), k), np.int64)
     similarity = np.empty((len(rows), k))
-    wide = among.astype(np.float64)
+    other_rows = among.astype(np.float64)
     size = max(TABLE // len(among), 1)
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
-        table = products(rows[part], wide)
+        table = products(rows[part], other_rows)
         largest = np.argpartition(_ranking_keys(table), len(among) - k, axis=1)[:, -k:]
         positions[part] = np.sort(largest, axis=1)
         similarity[part] = np.take_along_axis(table, positions[part], axis=1)
@@ -44,39 +44,42 @@ def _ranking_keys(table: Floats) -> Floats:
     return keys
 
 
-def nearest(rows: Array, among: Array) -> tuple[Ids, Floats]:
+def find_nearest(rows: Array, among: Array) -> tuple[Ids, Floats]:
     """Return the position of each row's most similar one ``among`` others (n,), and the similarity.
 
     With one more coordinate √(L² − ‖x‖²) all others x have the length L of the longest. A row may be scaled to it, too,
     and then its most similar one is its nearest. A row at distance δ of a pivot has its nearest within δ, so within 2δ
     of the pivot, and need not be compared with the others (Elkan 2003).
     """
-    wide = among.astype(np.float64)
+    other_rows = among.astype(np.float64)
     squares = _squares(among)
     longest = float(squares.max())  # L²
     if len(among) <= 2 * PIVOTS or longest == 0:
-        return _largest(rows, wide)
+        return _find_largest_product(rows, other_rows)
     pivots = np.arange(PIVOTS) * len(among) // PIVOTS
     added = np.sqrt(longest - squares)  # the added coordinate
-    from_pivot = _distances(products(wide[pivots], wide) + np.outer(added[pivots], added), longest)
-    pivot_of, similarity = _largest(rows, wide[pivots])
+    from_pivot = _distances(products(other_rows[pivots], other_rows) + np.outer(added[pivots], added), longest)
+    pivot_of, similarity = _find_largest_product(rows, other_rows[pivots])
     scale = np.sqrt(_squares(rows) / longest)
     to_pivot = _distances(similarity / np.where(scale > 0, scale, 1.0), longest)  # δ
     radius = 2 * to_pivot + SLACK * np.sqrt(longest)
     positions = np.empty(len(rows), np.int64)
     for pivot, members in _batches(pivot_of, radius):
         candidates = np.flatnonzero(from_pivot[pivot] <= radius[members].max())
-        best, similarity[members] = _largest(rows[members], wide[candidates])
+        best, similarity[members] = _find_largest_product(rows[members], other_rows[candidates])
         positions[members] = candidates[best]
     return positions, similarity
 
 
-def _largest(rows: Array, wide: Floats) -> tuple[Ids, Floats]:
-    """Return the first position of each row's largest product (n,), and the product."""
+def _find_largest_product(rows: Array, other_rows: Floats) -> tuple[Ids, Floats]:
+    """Return the position of the other row with which each row has the largest product (n,), and the product.
+
+    Of equal products the first counts. ``others`` are in double precision.
+    """
     positions = np.empty(len(rows), np.int64)
     largest = np.empty(len(rows))
-    columns = np.ascontiguousarray(wide.T)
-    size = max(TABLE // len(wide), FEWEST_ROWS)
+    columns = np.ascontiguousarray(other_rows.T)
+    size = max(TABLE // len(other_rows), FEWEST_ROWS)
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         table = rows[part].astype(np.float64) @ columns

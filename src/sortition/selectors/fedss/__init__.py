@@ -50,12 +50,12 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.population import Population
-from sortition.core.sampling import uniformly
+from sortition.core.sampling import draw_uniformly
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.centres import nearest_centre
 from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
 from sortition.selectors._parts.shares import label_shares
-from sortition.selectors.fedss.allocation import apportion, inclusion, systematic
+from sortition.selectors.fedss.allocation import apportion, draw_systematically, inclusion_chances
 from sortition.selectors.fedss.strata import Strata, strata_of_groups, stratify
 
 FACT = {"labels": "label_counts", "features": "features", "groups": "groups"}
@@ -152,10 +152,10 @@ class FedSS(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Allocate places, draw inside the strata, and weigh by eq. 9."""
-        n_strata = len(self._enrol(state, round))
+        n_strata = self._assign_strata(state, round)
         strata = Stratification.of(state, round, n_strata)
-        seats, stratum_weight = self._seats(state, round, strata)
-        ids, part = self._members(state, round, strata.reachable, seats)
+        seats, stratum_weight = self._allocate_seats(state, round, strata)
+        ids, part = self._draw_cohort(state, round, strata.reachable, seats)
         groups = state.stratum[ids]
         return Cohort(
             ids,
@@ -181,14 +181,14 @@ class FedSS(Selector[Memory]):
             notes |= privacy_note(self.epsilon, self.noise, self.delta)
         return notes
 
-    def _seats(self, state: Memory, round: Round, strata: Stratification) -> tuple[Ids, Floats]:
+    def _allocate_seats(self, state: Memory, round: Round, strata: Stratification) -> tuple[Ids, Floats]:
         """Return S^k of this round and what each drawn stratum weighs, both (K,)."""
         n_strata = len(strata.members)
         seats = np.zeros(n_strata, np.int64)
         reachable = np.flatnonzero(strata.reachable)
         if reachable.size > round.places:
-            chance = inclusion(strata.mass[reachable], round.places)
-            positions = systematic(chance, round.places, round.rng)
+            chance = inclusion_chances(strata.mass[reachable], round.places)
+            positions = draw_systematically(chance, round.places, round.rng)
             chosen = reachable[positions]
             seats[chosen] = 1
             weight = np.zeros(n_strata)
@@ -210,10 +210,10 @@ class FedSS(Selector[Memory]):
         spread = np.sqrt(state.squares / np.maximum(state.freedom, 1.0))
         return np.where(measured, spread, spread[measured].mean())
 
-    def _members(self, state: Memory, round: Round, reachable: Array, seats: Ids) -> tuple[Ids, Floats]:
-        """Draw S^k of each stratum's available clients; return them, and what part of its stratum each is.
+    def _draw_cohort(self, state: Memory, round: Round, reachable: Array, seats: Ids) -> tuple[Ids, Floats]:
+        """Draw S^k of each stratum's available clients; return them, and each one's part of its stratum's weight.
 
-        The parts are eq. 9's inner fraction.
+        The parts are eq. 9's inner fraction, D_n / Σ D_n.
         """
         stratum = state.stratum[round.available]
         if len(seats) < 2**15:
@@ -224,19 +224,19 @@ class FedSS(Selector[Memory]):
         parts = []
         for k in np.flatnonzero(seats):
             pool = round.available[order[ends[k] - reachable[k] : ends[k]]]
-            members, worth = self._draw_members(pool, int(seats[k]), round)
+            members, worth = self._draw_from_stratum(pool, int(seats[k]), round)
             ids.append(members)
             parts.append(worth / worth.sum())
         return np.concatenate(ids), np.concatenate(parts)
 
-    def _draw_members(self, pool: Ids, seats: int, round: Round) -> tuple[Ids, Floats]:
-        """Draw clients of one stratum; return them, and what each counts inside it up to a factor."""
+    def _draw_from_stratum(self, pool: Ids, seats: int, round: Round) -> tuple[Ids, Floats]:
+        """Draw clients of one stratum; return them, and what each weighs inside it up to a common factor."""
         sizes = np.asarray(round.population.sizes[pool], np.float64)
         if self.draw == "size" and seats < pool.size and sizes.any():
-            chance = inclusion(sizes, seats)
-            positions = systematic(chance, seats, round.rng)
+            chance = inclusion_chances(sizes, seats)
+            positions = draw_systematically(chance, seats, round.rng)
             return pool[positions], sizes[positions] / chance[positions]
-        members = uniformly(pool, seats, round.rng)
+        members = draw_uniformly(pool, seats, round.rng)
         worth = np.asarray(round.population.sizes[members], np.float64)
         if not worth.any():
             worth = np.ones(members.size)
@@ -258,22 +258,22 @@ class FedSS(Selector[Memory]):
                 state.freedom[k] += len(rows)
             state.squares[k] += np.sum(deviations**2)
 
-    def _enrol(self, state: Memory, round: Round) -> Array:
-        """Make the strata when first called, find those of clients that joined later, and return the means."""
+    def _assign_strata(self, state: Memory, round: Round) -> int:
+        """Assign clients without a stratum to one; return how many strata there are. The first call makes them."""
         known_ids = round.population.known
         newcomers = known_ids[state.stratum[known_ids] < 0]
         if not newcomers.size and state.means is not None:
-            return state.means
+            return len(state.means)
         strata = self._strata_of(newcomers, state, round)
         state.stratum[newcomers] = strata.labels
         state.means = strata.means
         state.score = strata.score
-        state.squares = _padded(state.squares, len(strata.means))
-        state.freedom = _padded(state.freedom, len(strata.means))
-        return strata.means
+        state.squares = _pad(state.squares, len(strata.means))
+        state.freedom = _pad(state.freedom, len(strata.means))
+        return len(strata.means)
 
     def _strata_of(self, newcomers: Ids, state: Memory, round: Round) -> Strata:
-        """Return the strata of clients that have none: new strata, or those that there are."""
+        """Return the strata of clients that have none yet: new strata in the first round, existing ones later."""
         if self.by == "groups":
             return strata_of_groups(round.population.groups[newcomers], state.means)
         vectors = self._vectors(round.population, newcomers, round.rng)
@@ -302,7 +302,7 @@ class FedSS(Selector[Memory]):
         ]
 
 
-def _padded(values: Floats | None, n_strata: int) -> Floats:
+def _pad(values: Floats | None, n_strata: int) -> Floats:
     """Return one number a stratum, 0 for strata that are new."""
     padded = np.zeros(n_strata)
     if values is not None:

@@ -14,7 +14,7 @@ from sortition.core.arrays import Array, Floats, Ids
 SLACK = 1e-9  # what rounding errors may add to or take from a whole number
 
 
-def bounded(shares: Array, places: int, caps: Array) -> Floats:
+def allocate_within_caps(shares: Array, places: int, caps: Array) -> Floats:
     """Minimise Σ shares_k² / s_k subject to Σ s_k = places and 1 ≤ s_k ≤ caps_k, for places between K and Σ caps.
 
     With shares H_k N_k this is eq. 20 under the bounds that it leaves out. Its KKT conditions give
@@ -51,14 +51,14 @@ def apportion(shares: Array, places: int, caps: Array) -> Ids:
     fractions; ties go to the lower stratum.
     """
     places = min(places, int(np.sum(caps)))
-    target = bounded(shares, places, caps)
+    target = allocate_within_caps(shares, places, caps)
     seats = np.floor(target + SLACK).astype(np.int64)
     order = np.argsort(-np.round(target - seats, 9), kind="stable")
     seats[order[: places - int(seats.sum())]] += 1
     return seats
 
 
-def inclusion(mass: Array, places: int) -> Floats:
+def inclusion_chances(mass: Array, places: int) -> Floats:
     """Return the chance that each stratum is drawn where there are too few places: π_k ∝ mass_k ≤ 1, Σ π_k = places.
 
     A stratum heavier than one place is certain, and leaves the other places to the others.
@@ -74,7 +74,7 @@ def inclusion(mass: Array, places: int) -> Floats:
         certain |= too_heavy
 
 
-def systematic(chance: Array, places: int, rng: np.random.Generator) -> Ids:
+def draw_systematically(chance: Array, places: int, rng: np.random.Generator) -> Ids:
     """Draw ``places`` distinct strata, k with probability chance_k: one random start, then steps of one (Madow 1949).
 
     Strata are shuffled first, so that any two of them may meet.

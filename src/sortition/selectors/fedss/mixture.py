@@ -31,8 +31,8 @@ class Mixture:
     variances: Floats
 
     @classmethod
-    def estimated(cls, rows: Floats, responsibilities: Floats, floor: float) -> Mixture:
-        """Return the most likely one, given how much each row (n, d) belongs to each component (n, K)."""
+    def estimate(cls, rows: Floats, responsibilities: Floats, floor: float) -> Mixture:
+        """Return the likeliest mixture, given how much each row (n, d) belongs to each component (n, K)."""
         count = responsibilities.sum(axis=0) + 10 * np.finfo(np.float64).eps
         means = (responsibilities.T @ rows) / count[:, None]
         mean_square = (responsibilities.T @ _squares(rows)) / count
@@ -57,22 +57,22 @@ class Mixture:
         return labels
 
 
-def fitted(rows: Floats, components: int, restarts: int, floor: float, seed: int) -> Mixture:
-    """Return the likeliest of some mixtures, each from a start of its own; variances have a ``floor``."""
+def fit_mixture(rows: Floats, components: int, restarts: int, floor: float, seed: int) -> Mixture:
+    """Fit ``restarts`` mixtures, each from a random start, and return the likeliest; variances have a ``floor``."""
     rng = np.random.RandomState(seed)
     mixtures = []
     likelihoods = []
     for _ in range(restarts):
         responsibilities = np.eye(components)[k_means(rows, components, rng)]
-        mixture, likelihood = _climb(rows, responsibilities, floor)
+        mixture, likelihood = _maximise_likelihood(rows, responsibilities, floor)
         mixtures.append(mixture)
         likelihoods.append(likelihood)
     return mixtures[first_largest(np.array(likelihoods))]
 
 
-def _climb(rows: Floats, responsibilities: Floats, floor: float) -> tuple[Mixture, float]:
+def _maximise_likelihood(rows: Floats, responsibilities: Floats, floor: float) -> tuple[Mixture, float]:
     """Run expectation–maximisation from these memberships; return the mixture and its mean log-likelihood."""
-    mixture = Mixture.estimated(rows, responsibilities, floor)
+    mixture = Mixture.estimate(rows, responsibilities, floor)
     likelihood = -np.inf
     for _ in range(EM_STEPS):
         log = mixture.log_densities(rows)
@@ -81,7 +81,7 @@ def _climb(rows: Floats, responsibilities: Floats, floor: float) -> tuple[Mixtur
         total = density.sum(axis=1, keepdims=True)
         previous = likelihood
         likelihood = float((largest + np.log(total)).mean())
-        mixture = Mixture.estimated(rows, density / total, floor)
+        mixture = Mixture.estimate(rows, density / total, floor)
         if abs(likelihood - previous) < EM_GAIN:
             break
     return mixture, likelihood
@@ -90,7 +90,7 @@ def _climb(rows: Floats, responsibilities: Floats, floor: float) -> tuple[Mixtur
 def k_means(rows: Floats, k: int, rng: np.random.RandomState) -> Ids:
     """Return clusters (n,) by Lloyd's algorithm, from greedy k-means++ centres (Arthur and Vassilvitskii 2007)."""
     centred = rows - rows.mean(axis=0)
-    centres = centred[_spread_starts(centred, _squares(centred), k, rng)]
+    centres = centred[_draw_starts(centred, _squares(centred), k, rng)]
     smallest_shift = KMEANS_SHIFT * float(rows.var(axis=0).mean())
     labels = np.full(len(rows), -1)
     for _ in range(KMEANS_STEPS):
@@ -105,7 +105,7 @@ def k_means(rows: Floats, k: int, rng: np.random.RandomState) -> Ids:
     return nearest_centre(centred, centres)
 
 
-def _spread_starts(rows: Floats, squares: Floats, k: int, rng: np.random.RandomState) -> list[int]:
+def _draw_starts(rows: Floats, squares: Floats, k: int, rng: np.random.RandomState) -> list[int]:
     """Return k rows, each the best of some drawn with chances ∝ the squared distance to those before it."""
     n_tries = 2 + int(np.log(k))
     starts = [int(rng.choice(len(rows), p=np.full(len(rows), 1 / len(rows))))]

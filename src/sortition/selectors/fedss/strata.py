@@ -8,9 +8,9 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.ties import TOLERANCE
-from sortition.selectors._parts.centres import count_distinct, sampled_rows
-from sortition.selectors._parts.distances import pairwise
-from sortition.selectors.fedss.mixture import Mixture, fitted
+from sortition.selectors._parts.centres import count_distinct, sample_rows
+from sortition.selectors._parts.distances import pairwise_distances
+from sortition.selectors.fedss.mixture import Mixture, fit_mixture
 
 RESTARTS = 4
 FLOOR = 1e-6  # of a variance: clients of one label have none
@@ -30,14 +30,14 @@ def stratify(vectors: Array, most: int, rng: np.random.Generator, *, sample: int
 
     There is one stratum, of score 0, where vectors do not differ or ``most`` is 1.
     """
-    rows = np.asarray(sampled_rows(vectors, sample, rng), np.float64)
+    rows = np.asarray(sample_rows(vectors, sample, rng), np.float64)
     # the silhouette needs at least two strata and one stratum with company
     largest_number = min(most, count_distinct(rows), len(rows) - 1)
     if largest_number < 2:
         return Strata(np.zeros(len(vectors), np.int64), rows.mean(axis=0, keepdims=True), 0.0)
-    distances = pairwise(rows)
+    distances = pairwise_distances(rows)
     mixtures = [
-        fitted(rows, components, RESTARTS, FLOOR, int(rng.integers(2**31)))
+        fit_mixture(rows, components, RESTARTS, FLOOR, int(rng.integers(2**31)))
         for components in range(2, largest_number + 1)
     ]
     scores = [silhouette(distances, mixture.labels(rows)) for mixture in mixtures]
@@ -45,10 +45,10 @@ def stratify(vectors: Array, most: int, rng: np.random.Generator, *, sample: int
     for position, score in enumerate(scores):
         if score > scores[best] + TOLERANCE:  # of equal ones the fewest strata
             best = position
-    return _by_lowest_row(mixtures[best], vectors, scores[best])
+    return _number_by_lowest_row(mixtures[best], vectors, scores[best])
 
 
-def _by_lowest_row(mixture: Mixture, vectors: Array, score: float) -> Strata:
+def _number_by_lowest_row(mixture: Mixture, vectors: Array, score: float) -> Strata:
     """Assign all rows, and number the strata by their lowest row: the mixture's order depends on which start won."""
     labels = mixture.labels(vectors)
     inhabited = np.flatnonzero(np.bincount(labels))

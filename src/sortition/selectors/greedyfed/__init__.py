@@ -6,10 +6,10 @@ have been largest on average.
 | paper | here |
 |---|---|
 | first every client once, M a round, by index | clients that were never chosen go first, lowest id first |
-| then S_t: the M largest SV_k, ties at random | ``top`` |
+| then S_t: the M largest SV_k, ties at random | ``take_largest`` |
 | SV^t_k, k ∈ S_t: Shapley values of v = −loss on the server's validation set | the report ``shapley``, of the server |
 | sub-models: averages with sizes renormalised in the subset, w^t for nobody | ``CohortModels.loss`` |
-| GTG-Shapley: truncation ε_b, ε_i; permutations until convergence | ``shapley.gtg``; ``tolerance``, ``turns`` |
+| GTG-Shapley: truncation ε_b, ε_i; permutations until convergence | ``shapley.gtg_values``; ``tolerance``, ``turns`` |
 | SV_k ← ((c_k − 1) SV_k + SV^t_k) / c_k | ``memory_of="mean"`` |
 | SV_k ← α SV_k + (1 − α) SV^t_k | ``memory_of="recent"``, ``alpha`` |
 | w^{t+1} = Σ_S n_k w_k / Σ_S n_k | weights by size |
@@ -34,7 +34,7 @@ from pydantic import Field
 from sortition.core import Cohort, Feedback, Needs, Round, Selector, Signal, State, method, per_client
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort_models import CohortModels
-from sortition.core.sampling import top
+from sortition.core.sampling import take_largest
 from sortition.core.signals import Payload
 from sortition.core.ties import rounded
 from sortition.selectors.greedyfed import shapley
@@ -89,15 +89,15 @@ class GreedyFed(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Take clients that were never chosen, then those of the largest values."""
-        untried = round.available[~state.chosen[round.available]][: round.budget]
-        tried = round.available[state.chosen[round.available]]
+        untried_ids = round.available[~state.chosen[round.available]][: round.budget]
+        tried_ids = round.available[state.chosen[round.available]]
         values = rounded(state.value, float(np.abs(state.value).max(initial=0.0)))  # differences of losses
-        best = top(tried, values[tried], round.places - untried.size, round.rng)
-        ids = np.concatenate([untried, best])
-        return Cohort.by_size(ids, round.population.sizes, notes={"new": int(untried.size)})
+        best = take_largest(tried_ids, values[tried_ids], round.places - untried_ids.size, round.rng)
+        ids = np.concatenate([untried_ids, best])
+        return Cohort.by_size(ids, round.population.sizes, notes={"new": int(untried_ids.size)})
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Add the values of this round."""
+        """Remember who was chosen, and average this round's values into those of earlier rounds."""
         state.chosen[feedback.cohort.ids] = True
         report = feedback.report(self.signal)
         ids = report.ids
@@ -126,5 +126,5 @@ def shapley_values(cohort: CohortModels, _: Payload, *, exact: int, tolerance: f
         return -min(loss, LARGEST_LOSS)
 
     if n <= exact:
-        return shapley.exact(value, n)
-    return shapley.gtg(value, n, cohort.rng, between=tolerance, within=tolerance, most=turns * n)
+        return shapley.exact_values(value, n)
+    return shapley.gtg_values(value, n, cohort.rng, between=tolerance, within=tolerance, most=turns * n)

@@ -16,8 +16,8 @@ RECENT = 10  # running means that are compared
 CLOSE = 0.05  # how near to the newest the recent means must be, relative to it
 
 
-def cached(value: Value) -> Value:
-    """Return the same function, which is computed once a set."""
+def cache_values(value: Value) -> Value:
+    """Return a function with the same values that computes each of them once."""
     value_of: dict[frozenset[int], float] = {}
 
     def look_up(players: frozenset[int]) -> float:
@@ -28,20 +28,20 @@ def cached(value: Value) -> Value:
     return look_up
 
 
-def exact(value: Value, n: int) -> Floats:
+def exact_values(value: Value, n: int) -> Floats:
     """Return φ_k = Σ_{S ∌ k} abs(S)! (n − abs(S) − 1)! / n! · (v(S ∪ k) − v(S)), from 2ⁿ values."""
-    value = cached(value)
+    value = cache_values(value)
     phi = np.zeros(n)
     for k in range(n):
-        others = [player for player in range(n) if player != k]
+        other_players = [player for player in range(n) if player != k]
         for size in range(n):
             share = math.factorial(size) * math.factorial(n - size - 1) / math.factorial(n)
-            for S in combinations(others, size):
+            for S in combinations(other_players, size):
                 phi[k] += share * (value(frozenset((*S, k))) - value(frozenset(S)))
     return phi
 
 
-def gtg(value: Value, n: int, rng: np.random.Generator, *, between: float, within: float, most: int) -> Floats:
+def gtg_values(value: Value, n: int, rng: np.random.Generator, *, between: float, within: float, most: int) -> Floats:
     """Average marginals over permutations that each player leads in turn, until the mean settles.
 
     This is GTG-Shapley (Liu et al. 2022).
@@ -54,30 +54,33 @@ def gtg(value: Value, n: int, rng: np.random.Generator, *, between: float, withi
         within: ε_i; a permutation ends where less than this remains to be gained.
         most: permutations at most, in whole turns of n.
     """
-    value = cached(value)
+    value = cache_values(value)
     everybody = frozenset(range(n))
     if abs(value(everybody) - value(frozenset())) <= between:
         return np.zeros(n)
     total = np.zeros(n)
     recent_means: list[Floats] = []
     count = 0
-    while count == 0 or (count + n <= most and not settled(recent_means, count, n)):
+    while count == 0 or (count + n <= most and not has_settled(recent_means, count, n)):
         for leader in range(n):
             followers = rng.permutation(np.delete(np.arange(n), leader))
-            total += marginals(value, [leader, *followers.tolist()], within)
+            total += marginal_values(value, [leader, *followers.tolist()], within)
             count += 1
             recent_means = [*recent_means[1 - RECENT :], total / count]
     return total / count
 
 
-def marginals(value: Value, order: list[int], within: float) -> Floats:
-    """Return what each player adds in this order; nothing, once the others could add less than ``within``."""
+def marginal_values(value: Value, order: list[int], tolerance: float) -> Floats:
+    """Return how much each player adds to the value of those before it in this order, (n,).
+
+    Once all that are left could change the value by less than the tolerance, they count as adding 0.
+    """
     marginal = np.zeros(len(order))
     joined: frozenset[int] = frozenset()
     value_of_all = value(frozenset(order))
     value_so_far = value(joined)
     for player in order:
-        if abs(value_of_all - value_so_far) < within:
+        if abs(value_of_all - value_so_far) < tolerance:
             break
         joined |= {player}
         value_with = value(joined)
@@ -86,7 +89,7 @@ def marginals(value: Value, order: list[int], within: float) -> Floats:
     return marginal
 
 
-def settled(recent_means: list[Floats], count: int, n: int) -> bool:
+def has_settled(recent_means: list[Floats], count: int, n: int) -> bool:
     """Say whether the last running means are near to the newest, player by player."""
     if count < max(FEWEST, n) or len(recent_means) < RECENT:
         return False

@@ -17,11 +17,11 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 | T, the mixture aimed at | Φᵀd with ``repay_mixture``, else 0 |
 | G, the part that all updates share | 1/κ |
 | τ_k, expected durations | ``state.seconds``; ``durations`` |
-| Π_L, progress with clients up to a limit L | ``sitting.Sitting.progress``; ``quickest.quickest`` |
+| Π_L, progress with clients up to a limit L | ``sitting.Sitting.progress``; ``quickest.choose_quickest`` |
 | units, slack, the invariant of payments | ``payments.Payments`` |
-| t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional`` |
+| t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional_weights`` |
 | S, greedily with swaps | ``portrait.Portrait.chosen`` |
-| a, the weights: a small quadratic programme | ``core.simplex.simplex_fit`` |
+| a, the weights: a small quadratic programme | ``core.simplex.fit_simplex`` |
 
 Deviations: there is no paper; docs/methods/microcosm.md derives the objective and proves what the ledger keeps.
 """
@@ -60,14 +60,14 @@ from sortition.core.errors import bad
 from sortition.core.mixtures import FLAT, between_clients, spread_of
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
-from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
-from sortition.selectors._parts.shares import data_shares, label_shares, shares
+from sortition.selectors._parts.pair_products import MOST_CLIENTS, find_without_products, store_products
+from sortition.selectors._parts.shares import as_shares, data_shares, label_shares
 from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
-from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
-from sortition.selectors.microcosm.losses import FIRST_RECORD, moved_record, multiples
-from sortition.selectors.microcosm.payments import MOST_UNITS, payments
-from sortition.selectors.microcosm.portrait import unexplained
-from sortition.selectors.microcosm.quickest import quickest
+from sortition.selectors.microcosm.feature_rows import embed_products, has_row, with_rows
+from sortition.selectors.microcosm.losses import FIRST_RECORD, due_multiples, update_record
+from sortition.selectors.microcosm.payments import MOST_UNITS, make_payments
+from sortition.selectors.microcosm.portrait import unexplained_ratio
+from sortition.selectors.microcosm.quickest import choose_quickest
 from sortition.selectors.microcosm.sitting import Sitting
 
 FACTS = {"labels": "label_counts", "features": "features"}
@@ -226,7 +226,7 @@ class Microcosm(Selector[Memory]):
             return self.by in FACTS and not self.secure_aggregation
         return self.estimate
 
-    def resolved(self, facts: Collection[str]) -> Microcosm:
+    def resolve(self, facts: Collection[str]) -> Microcosm:
         """Settle ``by = "auto"`` with these facts at hand, and whether anything is estimated."""
         settled = self
         if self.by == "auto":
@@ -239,7 +239,7 @@ class Microcosm(Selector[Memory]):
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
         """Refuse parameters that contradict each other; start with an empty ledger and without features."""
         if self.secure_aggregation:
-            without_facts = self.resolved(())
+            without_facts = self.resolve(())
             if without_facts.needs.individual:
                 rule = "false where single updates are seen"
                 raise bad("Microcosm.secure_aggregation", rule, True, "Try by = 'auto'.")
@@ -261,13 +261,13 @@ class Microcosm(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Ask new pairs for their products, where they are wanted; then choose and weigh."""
         if isinstance(state, PairMemory):
-            strangers = without_products(state.products, round.available)
+            strangers = find_without_products(state.products, round.available)
             if strangers.size:
                 answer = yield Measure(PRODUCTS, strangers)
                 with_products = store_products(state.products, strangers, answer)
-                state.rows = embedded(state.products, with_products, round.population.sizes)
+                state.rows = embed_products(state.products, with_products, round.population.sizes)
         elif self.by == "labels" and self.epsilon is not None:
-            self._enrol(state, round, self.epsilon)
+            self._noise_newcomers(state, round, self.epsilon)
         if self.seconds == "asked" and round.clock is not None:
             strangers = round.available[~state.asked[round.available]]
             if strangers.size:
@@ -283,7 +283,7 @@ class Microcosm(Selector[Memory]):
         p = self._due_shares(state, round.population)
         ledger = self._ledger(state, round, p)
         features = self.features(state, round, p, ledger)
-        learnt = self.learnt(state, round, p, features.kappa)
+        learnt = self._estimate_parts(state, round, p, features.kappa)
         sitting = Sitting(
             phi=features.phi,
             target=features.target,
@@ -296,10 +296,10 @@ class Microcosm(Selector[Memory]):
         )
         notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(learnt.trade_off, 6))}
         if self._counts_seconds(round):
-            decision = quickest(
+            decision = choose_quickest(
                 sitting,
                 seconds=expected_seconds(state.seconds)[round.available],
-                owing=payments(self._target_shares(round.population), round.budget),
+                owing=make_payments(self._target_shares(round.population), round.budget),
                 waits=state.waits,
                 ids=round.available,
                 deadline=round.deadline,
@@ -324,7 +324,7 @@ class Microcosm(Selector[Memory]):
         p = self._target_shares(population)
         if not isinstance(state, LossMemory):
             return p
-        return shares(p * multiples(state.loss, state.loss_record, population.known))
+        return as_shares(p * due_multiples(state.loss, state.loss_record, population.known))
 
     def _target_shares(self, population: Population) -> Floats:
         """Return shares of all data, or of data in which all labels weigh alike."""
@@ -333,13 +333,13 @@ class Microcosm(Selector[Memory]):
         counts = np.asarray(population.label_counts[population.known], np.float64)
         per_label = counts.sum(axis=0)
         p = np.zeros(population.n_clients)
-        p[population.known] = shares(
+        p[population.known] = as_shares(
             counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0)
         )
         return p
 
     def _ledger(self, state: Memory, round: Round, p: Floats) -> Floats:
-        """Return d as if those who are at work had answered: what they bring need not be chosen again."""
+        """Return d as if the clients at work had answered, so that what they bring is not chosen again."""
         if not round.in_flight.size:
             return state.owed
         at_work = np.zeros(state.n_clients)
@@ -349,17 +349,17 @@ class Microcosm(Selector[Memory]):
         return np.asarray(state.owed + p - at_work / at_work.sum())
 
     def _counts_seconds(self, round: Round) -> bool:
-        """Return whether there is a clock, and durations matter."""
+        """Tell whether there is a clock, and durations matter."""
         return self.seconds != "ignored" and round.clock is not None
 
     def features(self, state: Memory, round: Round, p: Floats, ledger: Floats) -> Features:
-        """Return Φ of the available clients, T, and κ."""
+        """Return the features Φ of the available clients, the target T, and κ."""
         available = round.available
-        ids = self._portrayed(state, round)
+        ids = self._portrayed_ids(state, round)
         if not ids.size:
             return Features(phi=np.zeros((available.size, 0)), target=np.zeros(0), kappa=1.0)
         rows = self._rows(state, round, ids)
-        mean, spread = spread_of(rows, shares(p[ids]))
+        mean, spread = spread_of(rows, as_shares(p[ids]))
         scale = 1.0 / np.sqrt(spread) if spread > FLAT else 0.0
         position = np.searchsorted(ids, available).clip(max=ids.size - 1)
         is_portrayed = ids[position] == available
@@ -373,13 +373,13 @@ class Microcosm(Selector[Memory]):
             kappa = between_clients(mean, spread)
         return Features(phi=phi, target=target, kappa=kappa)
 
-    def _portrayed(self, state: Memory, round: Round) -> Ids:
+    def _portrayed_ids(self, state: Memory, round: Round) -> Ids:
         """Return sorted ids of the clients whose features are known."""
         if self.by == "sizes":
             return round.available[:0]
         if self.by in FACTS and self.epsilon is None:
             return round.population.known
-        return np.flatnonzero(row_known(state.rows))
+        return np.flatnonzero(has_row(state.rows))
 
     def _rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
         """Return features of these clients (n, d), neither centred nor scaled."""
@@ -389,16 +389,16 @@ class Microcosm(Selector[Memory]):
             return label_shares(round.population.label_counts[ids])
         return state.rows[ids]
 
-    def _enrol(self, state: Memory, round: Round, epsilon: float) -> None:
-        """Let clients that are new to the server send label counts with noise, once."""
+    def _noise_newcomers(self, state: Memory, round: Round, epsilon: float) -> None:
+        """Draw noise for the label counts of clients that are new to the server, and keep their noised shares."""
         known_ids = round.population.known
-        newcomers = known_ids[~row_known(state.rows)[known_ids]]
+        newcomers = known_ids[~has_row(state.rows)[known_ids]]
         if newcomers.size:
             counts = round.population.label_counts[newcomers]
             noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
             state.rows = with_rows(state.rows, newcomers, label_shares(noised))
 
-    def learnt(self, state: Memory, round: Round, p: Floats, kappa: float) -> Learnt:
+    def _estimate_parts(self, state: Memory, round: Round, p: Floats, kappa: float) -> Learnt:
         """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
 
         An estimate of λ below 1 is cut to 1, so that giants are not exchanged for unlike clients. What is added to it
@@ -412,11 +412,11 @@ class Microcosm(Selector[Memory]):
         )
         if not self._estimates:
             return by_kappa
-        updated = np.flatnonzero(row_known(state.updates))
-        ids = np.intersect1d(updated, self._portrayed(state, round), assume_unique=True)
+        updated = np.flatnonzero(has_row(state.updates))
+        ids = np.intersect1d(updated, self._portrayed_ids(state, round), assume_unique=True)
         if not ids.size:
             return by_kappa
-        unexplained_part = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
+        unexplained_part = unexplained_ratio(self._rows(state, round, ids), state.updates[ids], p[ids])
         if unexplained_part is None:
             return by_kappa
         return Learnt(
@@ -427,7 +427,7 @@ class Microcosm(Selector[Memory]):
 
     @property
     def _one_label_trade_off(self) -> float:
-        """λ₁."""
+        """λ₁, the trade-off of clients that have one label each."""
         if self.trade_off is not None:
             return self.trade_off
         return LABELS_TRADE_OFF if self.by in LABELS else OTHER_TRADE_OFF
@@ -435,16 +435,16 @@ class Microcosm(Selector[Memory]):
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Set d ← ρ(d + p − a) with the weights of those who had their turn, where they add up to 1; learn features."""
         state.dispatched[feedback.cohort.ids] = 0.0
-        ids = self._booked(state, feedback)
+        ids = self._find_booked(state, feedback)
         weights, _ = feedback.cohort.weights_of(ids)
         if abs(weights.sum() - 1.0) < 1e-9:
             owed = state.owed + self._due_shares(state, feedback.round.population)
             owed[ids] -= weights
-            state.owed = (1.0 - self._forgotten(feedback.round)) * owed
+            state.owed = (1.0 - self._share_forgotten(feedback.round)) * owed
         if self._counts_seconds(feedback.round):
             state.seconds = observed_seconds(state.seconds, feedback)
-            owing = payments(self._target_shares(feedback.round.population), feedback.round.budget)
-            state.waits = owing.after(state.waits, feedback.round.available, ids, weights)
+            owing = make_payments(self._target_shares(feedback.round.population), feedback.round.budget)
+            state.waits = owing.waits_after(state.waits, feedback.round.available, ids, weights)
         for signal in self.needs.reports:
             if signal == TRAINING_LOSS:
                 self._learn_losses(state, feedback)
@@ -456,21 +456,21 @@ class Microcosm(Selector[Memory]):
         reading = feedback.report(TRAINING_LOSS)
         if not isinstance(state, LossMemory) or not len(reading):
             return
-        m = multiples(state.loss, state.loss_record, feedback.round.population.known)
+        m = due_multiples(state.loss, state.loss_record, feedback.round.population.known)
         ids = reading.ids
-        state.loss_record = moved_record(state.loss_record, state.loss, ids, reading.values, m[ids] > 1)
+        state.loss_record = update_record(state.loss_record, state.loss, ids, reading.values, m[ids] > 1)
         state.loss[ids] = reading.values
 
-    def _booked(self, state: Memory, feedback: Feedback) -> Ids:
-        """Return who has had its turn: members that completed, and those that fell silent the last two times."""
+    def _find_booked(self, state: Memory, feedback: Feedback) -> Ids:
+        """Return the members whose weight counts as paid: they completed, or fell silent the last two times."""
         members = feedback.cohort.ids
         silent = ~np.isin(members, feedback.ids)
         booked = members[~silent | state.silent[members]]
         state.silent[members] = silent
         return booked
 
-    def _forgotten(self, round: Round) -> float:
-        """Return 1 − ρ."""
+    def _share_forgotten(self, round: Round) -> float:
+        """Return 1 − ρ, the share of the ledger that is forgotten in a round."""
         if self.forgetting is not None:
             return self.forgetting
         return min(0.9, round.budget / (2 * round.n_clients))

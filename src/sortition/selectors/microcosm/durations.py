@@ -37,7 +37,7 @@ def observed_seconds(seconds: Floats, feedback: Feedback) -> Floats:
     return moved
 
 
-def limits(seconds: Floats, places: int, *, least: float, deadline: float | None) -> Floats:
+def duration_limits(seconds: Floats, places: int, *, least: float, deadline: float | None) -> Floats:
     """Return at most 12 limits, order statistics of the candidates' durations from the ``places``-th to the last.
 
     None is below ``least``, which some member takes anyway, and none is above the deadline, where enough candidates can

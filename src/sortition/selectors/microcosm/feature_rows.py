@@ -10,7 +10,7 @@ LARGEST_PRODUCT = 1e6  # of label shares; beyond any true one
 SMALLEST_EIGENVALUE = 1e-9  # of the largest: smaller ones are rounding errors
 
 
-def row_known(rows: Floats) -> Array:
+def has_row(rows: Floats) -> Array:
     """Return whether each client's row is known (N,)."""
     if rows.shape[1] == 0:
         return np.zeros(len(rows), bool)
@@ -25,7 +25,7 @@ def with_rows(table: Floats, ids: Ids, rows: Floats) -> Floats:
     return table
 
 
-def embedded(products: Floats, ids: Ids, sizes: Array) -> Floats:
+def embed_products(products: Floats, ids: Ids, sizes: Array) -> Floats:
     """Return rows (N, d) whose inner products are those of the clients' label shares; NaN of clients without products.
 
     Products of pairs that never met count as the mean of the others. What clients claim is cut at a million: products

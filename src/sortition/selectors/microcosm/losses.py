@@ -21,7 +21,7 @@ MOVES = 1 / 3  # of the way to what was observed
 SMALLEST = 1e-9  # of a loss
 
 
-def multiples(loss: Floats, record: Floats, known: Ids) -> Floats:
+def due_multiples(loss: Floats, record: Floats, known: Ids) -> Floats:
     """Return m (N,): how many times its share each client is due; 1 until nearly all known clients have reported."""
     m = np.ones(loss.size)
     reported = known[~np.isnan(loss[known])]
@@ -33,11 +33,11 @@ def multiples(loss: Floats, record: Floats, known: Ids) -> Floats:
     return m
 
 
-def moved_record(record: Floats, loss: Floats, ids: Ids, reported: Floats, was_due_more: Array) -> Floats:
+def update_record(record: Floats, loss: Floats, ids: Ids, reported: Floats, was_due_more: Array) -> Floats:
     """Return the records (N,) after these clients reported; only those that were due more have been tried."""
-    tried = was_due_more & ~np.isnan(loss[ids])
-    clients = ids[tried]
-    fall = np.log(np.maximum(loss[clients], SMALLEST) / np.maximum(reported[tried], SMALLEST))
-    moved = record.copy()
-    moved[clients] += MOVES * (fall - moved[clients])
-    return moved
+    was_tried = was_due_more & ~np.isnan(loss[ids])
+    clients = ids[was_tried]
+    fall = np.log(np.maximum(loss[clients], SMALLEST) / np.maximum(reported[was_tried], SMALLEST))
+    new_record = record.copy()
+    new_record[clients] += MOVES * (fall - new_record[clients])
+    return new_record

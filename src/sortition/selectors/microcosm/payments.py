@@ -42,49 +42,49 @@ class Payments:
     patience: int
     places: int
 
-    def paid(self, ids: Ids, weights: Floats) -> Ids:
+    def units_paid(self, ids: Ids, weights: Floats) -> Ids:
         """Return how many units these weights pay (n,)."""
         value = self.value[ids]
         payable = np.divide(weights, value, out=np.zeros(ids.size), where=value > 0)
         return np.asarray(np.floor(payable + ROUNDING), np.int64)
 
-    def after(self, waits: Array, available: Ids, ids: Ids, weights: Floats) -> Array:
+    def waits_after(self, waits: Array, available: Ids, ids: Ids, weights: Floats) -> Array:
         """Return how long every unit has waited (N, 8) after a round with these clients available, and these paid.
 
         A client's units stand in the order of their waits, the longest first; entries behind its s_k mean nothing.
         """
         longer = waits.copy()
         longer[available] += 1
-        for client, n_paid in zip(ids, self.paid(ids, weights), strict=True):
+        for client, n_paid in zip(ids, self.units_paid(ids, weights), strict=True):
             n_units = self.units[client]
             unpaid = longer[client, n_paid:n_units].copy()
             longer[client, : unpaid.size] = unpaid
             longer[client, unpaid.size : n_units] = 0
         return longer
 
-    def forced(self, waits: Array, available: Ids) -> tuple[Ids, Floats]:
+    def find_forced(self, waits: Array, available: Ids) -> tuple[Ids, Floats]:
         """Return who must be chosen among the available, and the least weight of each.
 
         They own the fewest units with the least slack whose payment keeps the invariant.
         """
         slack = self.patience - waits
-        exists = np.arange(MOST_UNITS) < self.units[:, None]
+        is_unit = np.arange(MOST_UNITS) < self.units[:, None]
         is_available = np.zeros(len(waits), bool)
         is_available[available] = True
-        here = exists & is_available[:, None]
-        slack_after = np.where(is_available[:, None], slack - 1, slack)[exists]
-        within = np.cumsum(np.bincount(np.maximum(slack_after, 0), minlength=self.patience + 1))
-        excess = within - self.places * np.arange(within.size)
-        n_forced = int(min(max(excess.max(initial=0), 0), here.sum(), self.places))
+        is_available_unit = is_unit & is_available[:, None]
+        slack_after = np.where(is_available[:, None], slack - 1, slack)[is_unit]
+        n_due_within = np.cumsum(np.bincount(np.maximum(slack_after, 0), minlength=self.patience + 1))
+        excess = n_due_within - self.places * np.arange(n_due_within.size)
+        n_forced = int(min(max(excess.max(initial=0), 0), is_available_unit.sum(), self.places))
         if n_forced == 0:
             return available[:0], np.zeros(0)
-        owners, _ = np.nonzero(here)
-        urgent = np.argsort(slack[here], kind="stable")[:n_forced]
-        clients, n_units = np.unique(owners[urgent], return_counts=True)
+        clients_of_units, _ = np.nonzero(is_available_unit)
+        urgent = np.argsort(slack[is_available_unit], kind="stable")[:n_forced]
+        clients, n_units = np.unique(clients_of_units[urgent], return_counts=True)
         return clients, n_units * self.value[clients]
 
 
-def payments(p: Floats, places: int) -> Payments:
+def make_payments(p: Floats, places: int) -> Payments:
     """Return the units of clients with these shares of all data (N,), for cohorts of ``places``."""
     due = np.minimum(p.size * p, MOST_UNITS)
     units = np.ceil(due - ROUNDING).astype(np.int64)

@@ -35,7 +35,7 @@ class Portrait:
     trade_off: float
     target: Floats
 
-    def chosen(self, places: int, *, required: Ids = NOBODY, swaps: bool = True) -> Ids:
+    def choose(self, places: int, *, required: Ids = NOBODY, swaps: bool = True) -> Ids:
         """Return positions of ``places`` candidates, ``required`` first: a greedy choice, improved by the best swaps.
 
         With the residual r = T − Σ_{k∈S} c_k φ_k, candidate j improves the objective by
@@ -60,9 +60,9 @@ class Portrait:
         n = len(self.phi)
         if not swaps or chosen.size == required.size or chosen.size == n or n > SWAPPED_UP_TO:
             return chosen
-        return self._swapped(chosen, single, doubled, scale, n_required=required.size)
+        return self._swap(chosen, single, doubled, scale, n_required=required.size)
 
-    def _swapped(self, picks: Ids, single: Floats, doubled: Floats, scale: float, *, n_required: int) -> Ids:
+    def _swap(self, picks: Ids, single: Floats, doubled: Floats, scale: float, *, n_required: int) -> Ids:
         """Make the best exchange of one member while one improves the objective; the first ``n_required`` stay."""
         weighted = self.provisional[:, None] * self.phi
         for _ in range(MOST_SWAPS):
@@ -82,7 +82,7 @@ class Portrait:
         return picks
 
 
-def provisional(owed: Floats, places: int) -> Floats:
+def provisional_weights(owed: Floats, places: int) -> Floats:
     """Return c (n,): what is owed, and an equal share of what the best ``places`` would leave of 1; at most 1."""
     due = np.maximum(owed, 0.0)
     places = min(places, due.size)
@@ -92,7 +92,7 @@ def provisional(owed: Floats, places: int) -> Floats:
     return np.asarray(np.minimum(1.0, due + max(0.0, 1.0 - largest) / places))
 
 
-def unexplained(features: Floats, updates: Floats, data_shares: Floats) -> float | None:
+def unexplained_ratio(features: Floats, updates: Floats, data_shares: Floats) -> float | None:
     """Return (1 − R²)/R² with the adjusted R² of regressing updates (n, s) on features (n, d), weighted by data shares.
 
     It is infinite where the features explain nothing. It is None where the updates do not vary, and while fewer than

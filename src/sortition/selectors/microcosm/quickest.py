@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.selectors.microcosm.durations import limits
+from sortition.selectors.microcosm.durations import duration_limits
 from sortition.selectors.microcosm.payments import Payments
 from sortition.selectors.microcosm.sitting import Sitting, Weighed
 
@@ -32,7 +32,7 @@ class Decision:
     due: int
 
 
-def quickest(
+def choose_quickest(
     sitting: Sitting,
     *,
     seconds: Floats,
@@ -56,10 +56,12 @@ def quickest(
         deadline: seconds after which the server no longer waits, where there is a deadline.
         overlaps: whether others are at work, so that a member holds its own place and not the server.
     """
-    clients, forced_weights = owing.forced(waits, ids)
+    clients, forced_weights = owing.find_forced(waits, ids)
     forced = np.searchsorted(ids, clients)
     has_waited = waits[ids, 0] >= PAID_FROM * owing.patience
-    sitting = replace(sitting, floors=_floors(owing.value[ids] * has_waited, forced, forced_weights, sitting.places))
+    sitting = replace(
+        sitting, floors=_weight_floors(owing.value[ids] * has_waited, forced, forced_weights, sitting.places)
+    )
     if forced.size:
         longest = float(seconds[forced].max())
         pool = _payment_pool(sitting, seconds=seconds, has_waited=has_waited, forced=forced)
@@ -68,8 +70,10 @@ def quickest(
             return Decision(portrait=portrait, limit=longest, too_slow=int((seconds > longest).sum()), due=forced.size)
     best_rate = -np.inf
     best_limit = np.inf
-    for limit in limits(seconds, sitting.places, least=float(seconds[forced].max(initial=0.0)), deadline=deadline):
-        candidate = sitting.portrait(_within(sitting, seconds, limit), forced=forced, swaps=False)
+    for limit in duration_limits(
+        seconds, sitting.places, least=float(seconds[forced].max(initial=0.0)), deadline=deadline
+    ):
+        candidate = sitting.portrait(_candidates_within(sitting, seconds, limit), forced=forced, swaps=False)
         member_seconds = seconds[candidate.members]
         duration = float(member_seconds.mean() if overlaps else member_seconds.max())
         progress = sitting.progress(candidate)
@@ -77,11 +81,11 @@ def quickest(
         if rate > best_rate:
             best_rate = rate
             best_limit = float(limit)
-    portrait = sitting.portrait(_within(sitting, seconds, best_limit), forced=forced)
+    portrait = sitting.portrait(_candidates_within(sitting, seconds, best_limit), forced=forced)
     return Decision(portrait=portrait, limit=best_limit, too_slow=int((seconds > best_limit).sum()), due=forced.size)
 
 
-def _within(sitting: Sitting, seconds: Floats, limit: float) -> Ids:
+def _candidates_within(sitting: Sitting, seconds: Floats, limit: float) -> Ids:
     """Return the candidates that take no longer than the limit, in the order of the lot."""
     return sitting.lot[seconds[sitting.lot] <= limit]
 
@@ -94,7 +98,7 @@ def _payment_pool(sitting: Sitting, *, seconds: Floats, has_waited: Array, force
     return sitting.lot[np.isin(sitting.lot, slowest) | np.isin(sitting.lot, forced)]
 
 
-def _floors(unit_if_waited: Floats, forced: Ids, forced_weights: Floats, places: int) -> Floats:
+def _weight_floors(unit_if_waited: Floats, forced: Ids, forced_weights: Floats, places: int) -> Floats:
     """Return the least weight of each candidate, if chosen (n,); those of any cohort sum to 1 at most."""
     free_places = places - forced.size
     free_weight = max(1.0 - float(forced_weights.sum()), 0.0)

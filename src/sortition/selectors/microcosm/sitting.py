@@ -8,8 +8,8 @@ import numpy as np
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import NOBODY
-from sortition.core.simplex import simplex_fit
-from sortition.selectors.microcosm.portrait import Portrait, provisional
+from sortition.core.simplex import fit_simplex
+from sortition.selectors.microcosm.portrait import Portrait, provisional_weights
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Sitting:
             swaps: whether the greedy choice is improved by swaps.
         """
         while True:
-            members = self._chosen(pool, forced, swaps)
+            members = self._choose(pool, forced, swaps)
             weights = self._weights(members)
             idle = members[weights <= 0]
             if not idle.size or pool.size - idle.size < self.places:
@@ -62,16 +62,16 @@ class Sitting:
         has_weight = weights > 0
         return Weighed(members=members[has_weight], weights=weights[has_weight])
 
-    def _chosen(self, pool: Ids, forced: Ids, swaps: bool) -> Ids:
+    def _choose(self, pool: Ids, forced: Ids, swaps: bool) -> Ids:
         places = min(self.places, pool.size)
         portrait = Portrait(
             phi=self.phi[pool],
             owed=self.owed[pool],
-            provisional=np.maximum(provisional(self.owed[pool], places), self.floors[pool]),
+            provisional=np.maximum(provisional_weights(self.owed[pool], places), self.floors[pool]),
             trade_off=self.trade_off,
             target=self.target,
         )
-        return pool[portrait.chosen(places, required=np.flatnonzero(np.isin(pool, forced)), swaps=swaps)]
+        return pool[portrait.choose(places, required=np.flatnonzero(np.isin(pool, forced)), swaps=swaps)]
 
     def _weights(self, members: Ids) -> Floats:
         """Return argmin ‖Φ_Sᵀa − T‖² + λ‖a − t‖² over Σa = 1 and a ≥ the floors, which are 0 or more."""
@@ -79,11 +79,11 @@ class Sitting:
         anchor = np.maximum(self.owed[members], 0.0)
         floor = self.floors[members]
         if not floor.any():
-            return simplex_fit(rows, self.target, anchor, self.trade_off)
+            return fit_simplex(rows, self.target, anchor, self.trade_off)
         free_mass = 1.0 - float(floor.sum())
         if free_mass <= 1e-9:
             return np.asarray(floor / floor.sum())
-        above_floor = simplex_fit(
+        above_floor = fit_simplex(
             rows,
             (self.target - rows.T @ floor) / free_mass,
             (anchor - floor) / free_mass,

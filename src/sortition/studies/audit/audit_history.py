@@ -10,14 +10,14 @@ import numpy as np
 from sortition.audit import hash_chain
 from sortition.audit.encoding import MAX_CLIENTS
 from sortition.audit.entry_schema import RoundEntry
-from sortition.audit.entry_writer import commitment, digest_of
+from sortition.audit.entry_writer import commit_to_seed, population_digest
 from sortition.audit.events import has_events, logged_steps
 from sortition.audit.recompute import recompute
 from sortition.core.errors import SortitionError, printable
 from sortition.core.guards.settings import Guards
 from sortition.core.population import Population
 from sortition.core.registrar import Registrar
-from sortition.core.storage.lock import in_use
+from sortition.core.storage.lock import is_locked
 from sortition.results import run_folder
 from sortition.results.history import History, history_of_log
 from sortition.results.names import ClientNames
@@ -71,13 +71,13 @@ def _why_no_log(history: History) -> str:
 def _examine(path: Path, finding: Finding, history: History | None, users_names: ClientNames | None) -> None:
     disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json"))
     if not disclosed:
-        finding.state = "in progress" if in_use(path) else "done"
+        finding.state = "in progress" if is_locked(path) else "done"
     links = read(path, whole=bool(disclosed))
     finding.entries = len(links)
     if not links and not disclosed:
         finding.unchecked_because = "the log is empty"
         return
-    finding.faults += hash_chain.breaks(links, disclosed.get("final"))
+    finding.faults += hash_chain.find_breaks(links, disclosed.get("final"))
     if links and not finding.faults:
         finding.faults += format_faults(links[0].entry)
     if disclosed:
@@ -157,14 +157,14 @@ def _fresh_registrar(header: ReadOnlyTable, disclosed: ReadOnlyTable, finding: F
     selector = method_entries.selector(header["selector"], header["parameters"])
     seed = int(disclosed["seed"])
     guards = Guards(**header.get("guards", {}))
-    if commitment(bytes.fromhex(disclosed["salt"]), seed) != header["commitment"]:
+    if commit_to_seed(bytes.fromhex(disclosed["salt"]), seed) != header["commitment"]:
         finding.faults.append("The disclosed seed is not the one that the log committed to.")
         return None
     if "facts" not in disclosed and selector.needs.reads:
         finding.unchecked_because = f"{type(selector).__name__} reads facts of clients, which were not disclosed"
         return None
     population = disclosed_population(disclosed, header["clients"])
-    if digest_of(population) != header["population"]:
+    if population_digest(population) != header["population"]:
         finding.faults.append("The disclosed facts of clients do not have the digest of the log's header.")
     return Registrar(selector, population, horizon=header["horizon"], seed=seed, guards=guards)
 

@@ -11,7 +11,7 @@ from sortition.audit.recompute import recompute
 from sortition.core.errors import DataError, InputError, SortitionError
 from sortition.core.registrar import Registrar
 from sortition.core.round_record import RoundRecord
-from sortition.core.storage.lock import in_use
+from sortition.core.storage.lock import is_locked
 from sortition.results import run_folder
 from sortition.simulation import start
 from sortition.studies import build_federation, own_code
@@ -40,7 +40,7 @@ def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
 def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
     finding.planned = run.config.get("rounds", 0)  # 0: nobody knows
     if not run.done:  # known before the log is read: a run may go on meanwhile
-        finding.state = "in progress" if in_use(run.path / LOCK) else "unfinished"
+        finding.state = "in progress" if is_locked(run.path / LOCK) else "unfinished"
     if not (run.path / run_folder.AUDIT).exists():
         if not records_a_log(run):
             finding.state = "no log"
@@ -53,7 +53,7 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
     if not links and not run.done and not run.records:
         return  # killed, or looked at, before its first line
     expected_hash = final_hash(run)
-    finding.faults += hash_chain.breaks(links, expected_hash)
+    finding.faults += hash_chain.find_breaks(links, expected_hash)
     if run.done and expected_hash is None:
         finding.faults.append("The summary lacks the hash that the log should end with.")
     if finding.faults:

@@ -12,7 +12,7 @@ import numpy as np
 from sortition.audit import entry_writer as audit
 from sortition.audit.encoding import decode_ids, decode_numbers, json_value
 from sortition.audit.entry_schema import Header, RoundEntry, asked_ids, done_ids
-from sortition.audit.entry_writer import commitment, digest_of
+from sortition.audit.entry_writer import commit_to_seed, population_digest
 from sortition.audit.events import LoggedStep, has_events, logged_steps
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.cost import Until, cumulative_costs
@@ -31,7 +31,7 @@ LISTS_OF_CLIENTS = ("cohort", "completed clients", "refused updates")  # differe
 
 def against_header(header: Header, registrar: Registrar, disclosed: Any) -> list[str]:
     """Return where the log's header is not of this selection, or not of the seed that was committed to."""
-    expected = audit.header(registrar, b"")
+    expected = audit.make_header(registrar, b"")
     keys = ["selector", "parameters", "guards", "clients"]
     if registrar.needs.horizon:
         keys.append("horizon")
@@ -40,7 +40,7 @@ def against_header(header: Header, registrar: Registrar, disclosed: Any) -> list
         for key in keys
         if header.get(key) != expected.get(key)
     ]
-    if header.get("population") != digest_of(registrar.population):
+    if header.get("population") != population_digest(registrar.population):
         faults.append("The header's population has another digest than the run's clients.")
     return faults + _against_commitment(header, registrar, disclosed)
 
@@ -49,7 +49,7 @@ def _against_commitment(header: Header, registrar: Registrar, disclosed: Any) ->
     try:
         seed = disclosed["seed"]
         salt = bytes.fromhex(disclosed["salt"])
-        if isinstance(seed, bool) or commitment(salt, seed) != header.get("commitment"):
+        if isinstance(seed, bool) or commit_to_seed(salt, seed) != header.get("commitment"):
             return ["The disclosed seed is not the one that the log committed to."]
         if seed != registrar.seed:
             return [f"The disclosed seed is {seed}; the run's configuration has {registrar.seed}."]

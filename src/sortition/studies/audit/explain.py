@@ -133,12 +133,14 @@ def explored_sentence(method: str) -> str:
 
 def not_eligible_sentence(rule: str, method: str) -> str:
     """Say which rule of a policy left a client out."""
-    return f"It was not eligible: {printable(policy.reason(rule), MAX_REASON)}; so {method} could not choose it."
+    reason = printable(policy.explain_exclusion(rule), MAX_REASON)
+    return f"It was not eligible: {reason}; so {method} could not choose it."
 
 
 def excluded_sentence(rule: str, ids: list[int], names: ClientNames) -> str:
     """Say whom a rule of a policy left out."""
-    return f"The policy left out {len(ids)} ({printable(policy.reason(rule), MAX_REASON)}): {names.listed(ids)}."
+    reason = printable(policy.explain_exclusion(rule), MAX_REASON)
+    return f"The policy left out {len(ids)} ({reason}): {names.listed(ids)}."
 
 
 def fate_sentence(record: RoundRecord | None, client_id: int) -> str:

@@ -104,7 +104,7 @@ def read(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
         raise StorageError(f"{path} does not exist.") from None
     if lines and not whole and not lines[-1].endswith(b"\n"):
         lines.pop()
-    return hash_chain.links(line.removesuffix(b"\n") for line in lines)
+    return hash_chain.read_links(line.removesuffix(b"\n") for line in lines)
 
 
 def format_faults(header: ReadOnlyTable) -> list[str]:

@@ -14,7 +14,7 @@ from sortition.audit.entry_schema import AnswersEntry, RoundEntry, asked_ids, do
 from sortition.audit.events import has_events
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Floats, Ids
-from sortition.core.errors import SortitionError, StorageError, bad, shown
+from sortition.core.errors import SortitionError, StorageError, bad, show_value
 from sortition.results import run_folder
 from sortition.studies.audit.finding import final_hash, format_faults, read, why_no_log
 from sortition.studies.runs.journals import records_a_log
@@ -103,7 +103,7 @@ class Log:
             )
         self.warnings: list[str] = []
         if links:
-            breaks = hash_chain.breaks(links, expected_hash)
+            breaks = hash_chain.find_breaks(links, expected_hash)
             self.warnings = [f"The log is broken, so what follows may be made up: {fault}" for fault in breaks[:1]]
         unreadable = format_faults(self.header) if self.header else []
         if unreadable:
@@ -149,7 +149,7 @@ def reading(t: int) -> Iterator[None]:
         raise
     except UNREADABLE as error:
         raise StorageError(
-            f"Round {t} of the audit log cannot be read: {shown(repr(error))}. Try 'sortition audit'."
+            f"Round {t} of the audit log cannot be read: {show_value(repr(error))}. Try 'sortition audit'."
         ) from None
 
 

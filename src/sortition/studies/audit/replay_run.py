@@ -12,11 +12,11 @@ from sortition.audit.encoding import encode_ids, json_value
 from sortition.audit.entry_writer import encode_excluded, encode_joined
 from sortition.audit.recompute import Differs, Evidence
 from sortition.core.arrays import Ids
-from sortition.core.errors import shown
+from sortition.core.errors import show_value
 from sortition.core.guards.row_screening import Answers
 from sortition.core.in_flight import Received
-from sortition.core.intake import with_ids
-from sortition.core.observer import Reports, together
+from sortition.core.intake import attach_ids
+from sortition.core.observer import Reports, add_observer
 from sortition.core.population import Population
 from sortition.core.questions import Measure
 from sortition.core.round_record import RoundRecord
@@ -62,7 +62,7 @@ class Replay(Configured):
         self._records = records
         self._evidence = Evidence()
         registrar = self._simulation.registrar
-        registrar.observer = together(registrar.observer, self)
+        registrar.observer = add_observer(registrar.observer, self)
 
     def __call__(self, t: int) -> Evidence:
         """Repeat round t."""
@@ -102,11 +102,11 @@ class Replay(Configured):
 
     def stepped(self, step: Received, reports: Reports) -> None:
         """Keep the reports of a step."""
-        self._evidence.reports = {name: with_ids(name, report, step.arrived) for name, report in reports.items()}
+        self._evidence.reports = {name: attach_ids(name, report, step.arrived) for name, report in reports.items()}
 
     def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
         """Keep who completed, the reports, and whose updates were refused."""
-        self._evidence.reports = {name: with_ids(name, report, done) for name, report in reports.items()}
+        self._evidence.reports = {name: attach_ids(name, report, done) for name, report in reports.items()}
         all_completed = turn.cohort is None or np.array_equal(done, turn.cohort.ids)
         self._evidence.expected |= {
             "done": None if all_completed else encode_ids(done),
@@ -123,7 +123,6 @@ class Replay(Configured):
 def _check_same_record(stored: RoundRecord, replayed: RoundRecord) -> None:
     for key in {**replayed, **stored}:
         if replayed.get(key) != stored.get(key):
-            expected = shown(replayed.get(key))
-            raise Differs(
-                f"{key} in rounds.jsonl should be {expected}, as the replay has it; it is {shown(stored.get(key))}."
-            )
+            expected = show_value(replayed.get(key))
+            actual = show_value(stored.get(key))
+            raise Differs(f"{key} in rounds.jsonl should be {expected}, as the replay has it; it is {actual}.")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sortition.core.errors import StorageError
-from sortition.core.storage.snapshot import difference
+from sortition.core.storage.snapshot import describe_difference
 from sortition.results import run_folder
 from sortition.results.separate import FREE
 from sortition.results.sweeps import flat
@@ -47,7 +47,7 @@ def _check_same_code(out: Path, planned: PlannedRuns) -> None:
 def _check_same_federation(stored_runs: list[run_folder.Run], planned_run: RunConfig) -> None:
     """Refuse other runs of a setting that are of another federation."""
     for stored in stored_runs:
-        changed = difference(_federation_keys(stored.config), _federation_keys(planned_run.table()))
+        changed = describe_difference(_federation_keys(stored.config), _federation_keys(planned_run.table()))
         if changed:
             raise StorageError(
                 f"{stored.path} is of another federation, and would share a table with these runs: {changed}. "
@@ -64,7 +64,7 @@ def _check_same_work(stored_runs: list[run_folder.Run], runs_of_setting: list[Ru
     for stored in stored_runs:
         if stored.method not in run_by_label:
             continue
-        changed = difference(_method_keys(stored.config), _method_keys(run_by_label[stored.method].table()))
+        changed = describe_difference(_method_keys(stored.config), _method_keys(run_by_label[stored.method].table()))
         if changed:
             raise StorageError(
                 f"{stored.path} was run with another cohort, local rule, server rule or guards, and would be "

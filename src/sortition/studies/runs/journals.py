@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from sortition.audit.log import AuditLog, salt_of
+from sortition.audit.log import AuditLog, derive_salt
 from sortition.core.errors import StorageError
-from sortition.core.observer import together
+from sortition.core.observer import add_observer
 from sortition.core.registrar import Registrar
 from sortition.core.round_record import RoundRecord
 from sortition.core.storage.journal import Journal
@@ -33,7 +33,7 @@ class Journals:
             self.timings = self._open(path / run_folder.TIMINGS, registrar.version)
             if audited:
                 self.log = self._open_log(path / run_folder.AUDIT, registrar)
-                registrar.observer = together(registrar.observer, self.log)
+                registrar.observer = add_observer(registrar.observer, self.log)
         except BaseException:
             self.close()
             raise
@@ -48,7 +48,7 @@ class Journals:
         n_entries = registrar.events + 1 if registrar.events else 0  # the header is one line more
         journal = self._open(path, n_entries)
         last_hash = _last_hash(journal) if n_entries else ""
-        return AuditLog(registrar, salt_of(registrar.seed), write=journal.write, entries=n_entries, last=last_hash)
+        return AuditLog(registrar, derive_salt(registrar.seed), write=journal.write, entries=n_entries, last=last_hash)
 
     def append(self, record: RoundRecord, timings: Mapping[str, float]) -> None:
         """Write the record and the seconds of a round that was played."""

@@ -29,7 +29,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "platform": f"{platform.system()} {platform.machine()}",
         "hardware": hardware(config.device),
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
-        "inputs": parts.dataset.described_inputs(),
+        "inputs": parts.dataset.describe_inputs(),
         "held_out": parts.dataset.held_out,
         "clients": parts.clients,
         "classes": parts.dataset.classes,
@@ -41,7 +41,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "needs": method_entries.needs_of(selector),
     }
     if config.task is not None:
-        document["targets"] = parts.dataset.described_targets()
+        document["targets"] = parts.dataset.describe_targets()
     if setup.combine.individual:
         document["aggregation"] = _aggregation(setup)
     document["cite"] = selector.cite

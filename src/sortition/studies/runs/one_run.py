@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from sortition.audit.encoding import json_value
-from sortition.audit.log import salt_of
+from sortition.audit.log import derive_salt
 from sortition.core.arrays import Array
 from sortition.core.round_record import RoundRecord
 from sortition.results import attrition, metrics, run_folder
@@ -188,7 +188,7 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     document = manifest(config, run.built, run.setup)
     simulation = resume_or_start(path, run.setup, document["data"])
     if may_keep_audit_log and keeps_audit_log(path, config.audit, simulation.played):
-        document["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
+        document["audit"] = {"seed": config.seed, "salt": derive_salt(config.seed).hex()}
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
     write_folder.write_document(path / run_folder.MANIFEST, document)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sortition.core.cost import MOST_ROUNDS, Until, last_costs
 from sortition.core.errors import StorageError
-from sortition.core.storage.snapshot import difference
+from sortition.core.storage.snapshot import describe_difference
 from sortition.results import run_folder
 from sortition.results.sweeps import flat
 from sortition.studies import method_entries, own_code
@@ -34,7 +34,7 @@ def resume_or_start(path: Path, setup: Setup, data: ReadOnlyTable) -> Simulation
     previous_manifest = run_folder.Run(path).manifest
     if not (path / run_folder.CHECKPOINT).exists() or not previous_manifest:
         return start(setup)
-    changed = difference(previous_manifest.get("data", {}), data)
+    changed = describe_difference(previous_manifest.get("data", {}), data)
     if changed:
         raise StorageError(f"{path} was run on other data: {changed}.")
     return run_checkpoint.load(path / run_folder.CHECKPOINT, setup)
@@ -94,7 +94,7 @@ def _check_same_configuration(run: RunConfig, stored: run_folder.Run) -> None:
     stored_table = flat(stored.config)
     table = flat(run.table())
     free_keys = _keys_that_may_change(run, stored_table, table)
-    changed = difference(
+    changed = describe_difference(
         {key: value for key, value in stored_table.items() if key not in free_keys},
         {key: value for key, value in table.items() if key not in free_keys},
     )

@@ -19,7 +19,7 @@ from types import ModuleType
 from urllib.parse import urlsplit
 
 from sortition.core.errors import DataError, InputError, SortitionError, bad
-from sortition.core.import_policy import imported
+from sortition.core.import_policy import import_named
 from sortition.studies import own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.runs.run_task import OneRun
@@ -76,7 +76,7 @@ def _source_paths(runs: Iterable[RunConfig]) -> list[Path]:
     packages = {"sortition"}
     named_code = {item for run in runs for item in own_code.import_paths(run.table()).items()}
     for key, path in sorted(named_code):
-        imported(path, key)  # refused where a file names what the user did not allow
+        import_named(path, key)  # refused where a file names what the user did not allow
         packages.add(path.partition(":")[0].partition(".")[0])
     specs = [importlib.util.find_spec(package) for package in sorted(packages)]
     files = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]

@@ -49,8 +49,12 @@ def test_the_five_lines_of_the_readme_print_what_it_says(tmp_path, monkeypatch, 
         assert numbers == pytest.approx(told[method], abs=0.5)
 
 
-def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+def test_the_readme_is_short_and_says_where_sortition_runs():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one]
+    assert f"Python {named[0]} to {named[-1]} · Linux · {project['license']} · alpha, not released yet" in lines
 
 
 def test_the_federation_lines_of_the_server_loop(tmp_path):
@@ -239,7 +243,7 @@ def test_readme_and_page_quote_suite_1_with_and_without_the_synthetic_cells():
         low, high = t.interval(0.95, differences.size - 1, loc=differences.mean(), scale=sem(differences))
         return f"{differences.mean():+.1f} [{low:+.1f}, {high:+.1f}]"
 
-    assert f"first edition gained {gain(means, 'uniform')}, and {gain(without_synthetic, 'uniform')} without" in readme
+    assert f"first edition of `microcosm` gained {gain(means, 'uniform')}; without" in readme
     assert f"falls from {gain(means, 'fed-cbs')} to {gain(without_synthetic, 'fed-cbs')}." in readme
     for other in ("uniform", "fed-cbs", "flips", "longfed"):
         assert f"| {other} | {gain(means, other)} | {gain(without_synthetic, other)} |" in page

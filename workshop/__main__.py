@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from sortition.core.errors import InputError
-from workshop import DOCS, ROOT
+from workshop import DOCS
 
 
 def main() -> None:
@@ -30,13 +30,15 @@ def main() -> None:
             _write_leaderboard(options.runs)
         case "leaderboard-2":
             from workshop.leaderboard_picture import write_picture
+            from workshop.leaderboard_readme import write_top
             from workshop.leaderboard_site import write_site
             from workshop.leaderboard_standings import write_standings
             from workshop.leaderboard_summary import write_summary
 
             write_summary()
-            write_standings()
-            write_picture(write_site())
+            write_site()
+            write_picture(write_standings())
+            write_top()
         case "budgets":
             from workshop.leaderboard_budgets import write_budgets
 
@@ -81,7 +83,7 @@ def _options() -> argparse.Namespace:
         metavar="FOLDER",
         help="the folder in which 'sortition leaderboard' ran; default: the runs of docs/leaderboard.parquet",
     )
-    parts.add_parser("leaderboard-2", help="the board of suite 2, its page and its picture, from docs/leaderboard-2")
+    parts.add_parser("leaderboard-2", help="the board of suite 2, its page and picture, and the README's top of it, from docs/leaderboard-2")
     parts.add_parser("budgets", help="time budgets of suite 2 that are missing, from clocks alone")
     pictures = parts.add_parser(
         "pictures", help="docs/images: whom each method chose in one small run; three side by side"
@@ -99,24 +101,17 @@ def _options() -> argparse.Namespace:
 def _write_leaderboard(folder: Path | None) -> None:
     """Write the page and the README's table; runs of a folder first replace docs/leaderboard.parquet."""
     from sortition.core.errors import bad
-    from sortition.leaderboard.board import Board
     from sortition.leaderboard.results import RUNS, stored, write_runs
     from sortition.leaderboard.suite import load_suite
-    from sortition.leaderboard.variants import plain_rows
     from workshop.leaderboard_page import write_page
-    from workshop.leaderboard_readme import with_top
+    from workshop.leaderboard_readme import KEPT_RUNS, write_top
 
-    kept_runs = DOCS / "leaderboard.parquet"
     if folder is not None:
         if not (folder / RUNS).exists():
             raise bad("--runs", f"a folder with the file {RUNS}", str(folder), "'sortition leaderboard -o' makes it.")
-        write_runs(stored(folder / RUNS), kept_runs)
-    suite = load_suite()
-    rows = stored(kept_runs)
-    write_page(suite, rows, DOCS / "leaderboard.md")
-    board = Board(suite, suite.cells("held-out"), plain_rows(rows))
-    readme = ROOT / "README.md"
-    readme.write_text(with_top(readme.read_text(encoding="utf-8"), board), encoding="utf-8")
+        write_runs(stored(folder / RUNS), KEPT_RUNS)
+    write_page(load_suite(), stored(KEPT_RUNS), DOCS / "leaderboard.md")
+    write_top()
 
 
 if __name__ == "__main__":

@@ -1,74 +1,106 @@
-"""The top of two tracks as one picture, for the README: gains over uniform with their intervals."""
+"""The top of both main tracks as one picture, for the README: gains over uniform with their intervals.
+
+One track stands below the other, so that names can be read on a phone. Colours are readable on white and on black.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import Any
 
+from sortition.leaderboard.entries import BASELINE
+from sortition.leaderboard.published import Published, PublishedTrack
+from sortition.leaderboard.track_tables import OWN
 from workshop import DOCS
-from workshop.leaderboard_data import Data
+from workshop.leaderboard_top import Place, best_places
 
-# Pixels.
-WIDTH = 900
-PANEL = WIDTH / 2
-NAMES = 150  # width of the names
-LINE = 26
-TOP = 58
-MARGIN = 36
-STYLE = "font-family='sans-serif' font-size='13'"
 PICTURE = DOCS / "images" / "leaderboard-2.svg"
-SHOWN_TRACKS = {"rounds": "By rounds", "seconds": "By the clock"}
-SEPARATED = "#0072B2"
-NOT_SEPARATED = "#8a8f98"
+SHOWN_TRACKS = {"rounds": "By rounds", "seconds": "By the clock, on devices that differ"}
+# Pixels.
+WIDTH = 560
+NAMES = 175  # width of places and names
+FIGURES = 130  # width of the figures at the right
+LINE = 25
+TITLE = 44  # height of a track's title
+LEGEND = 30
+# Colours.
+TEXT = "#7a828c"
+SEPARATED = "#2f81d6"
+NOT_SEPARATED = "#9aa2ad"
 
 
-def top_picture(data: Data, places: int = 5, table: str = "default") -> str:
-    """Draw the best rows of both main tracks by mean rank; grey where a row is not separated from uniform."""
-    height = TOP + LINE * places + MARGIN
-    parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{height}' {STYLE}>",
-        f"<rect width='{WIDTH}' height='{height}' fill='white'/>",
-    ]
-    for number, (track, title) in enumerate(SHOWN_TRACKS.items()):
-        content = data["tracks"][track]["tables"].get(table)
-        if content:
-            parts += _panel(content["rows"][:places], title, left=number * PANEL)
-    legend = (
-        "Points of accuracy over uniform (mean over families, 95 % interval); grey: not separated from uniform. "
-        f"{data['suite']}, held-out cells."
-    )
-    parts.append(f"<text x='10' y='{height - 10}' font-size='11' fill='#57606a'>{escape(legend)}</text>")
-    return "\n".join([*parts, "</svg>\n"])
-
-
-def write_picture(data: Data, path: Path = PICTURE) -> None:
-    """Write the picture where both tracks have standings."""
-    if all(data["tracks"][track]["tables"] for track in SHOWN_TRACKS):
-        path.write_text(top_picture(data), encoding="utf-8")
-
-
-def _panel(rows: list[dict[str, Any]], title: str, *, left: float) -> list[str]:
-    highest = max([1.0, *(row["high"] or 0.0 for row in rows)])
-    lowest = min([0.0, *(row["low"] or 0.0 for row in rows)])
-
-    def x(points: float) -> float:
-        return left + NAMES + (PANEL - NAMES - 30) * (points - lowest) / (highest - lowest)
-
-    bottom = TOP + LINE * len(rows)
-    parts = [
-        f"<text x='{left + 10}' y='24' font-weight='bold'>{escape(title)}</text>",
-        f"<path d='M{x(0):.1f} {TOP - 14}V{bottom}' stroke='#57606a'/>",
-        f"<text x='{x(0):.1f}' y='{TOP - 18}' text-anchor='middle' font-size='11'>uniform</text>",
-    ]
-    for place, row in enumerate(rows, start=1):
-        y = TOP + LINE * (place - 1) + 8
-        is_separated = bool(row["baseline"] and row["baseline"]["separated"])
-        colour = SEPARATED if is_separated else NOT_SEPARATED
-        parts += [
-            f"<text x='{left + 10}' y='{y + 5}'>{place}</text>",
-            f"<text x='{left + 28}' y='{y + 5}'>{escape(row['row'])}</text>",
-            f"<path d='M{x(row['low']):.1f} {y}H{x(row['high']):.1f}' stroke='{colour}' stroke-width='3'/>",
-            f"<circle cx='{x(row['gain']):.1f}' cy='{y}' r='5' fill='{colour}'/>",
+def top_picture(published: Published) -> str:
+    """Draw the best methods of both main tracks by mean rank, and uniform sampling."""
+    places = {track: best_places(published.tracks[track]) for track in SHOWN_TRACKS}
+    x = _scale([place for track in places.values() for place in track])
+    parts: list[str] = []
+    y = 0
+    for track, title in SHOWN_TRACKS.items():
+        parts += _panel(published.tracks[track], title, top=y, x=x)
+        y += TITLE + LINE * len(places[track]) + 8
+    height = y + LEGEND
+    return "\n".join(
+        [
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}'"
+            f" role='img' font-family='sans-serif' font-size='14' fill='{TEXT}'>",
+            "<title>Points of accuracy over uniform sampling, by rounds and by the clock</title>",
+            *parts,
+            *_legend(height - 12),
+            "</svg>\n",
         ]
+    )
+
+
+def write_picture(published: Published, path: Path = PICTURE) -> None:
+    """Write the picture where both tracks have standings."""
+    if all(track in published.tracks for track in SHOWN_TRACKS):
+        path.write_text(top_picture(published), encoding="utf-8")
+
+
+def _scale(places: list[Place]) -> Callable[[float], float]:
+    """Return where a number of points is drawn; both tracks have one scale."""
+    lowest = min(0.0, *(place.row.low for place in places))
+    highest = max(1.0, *(place.row.high for place in places))
+    room = WIDTH - NAMES - FIGURES - 20
+    return lambda points: NAMES + room * (points - lowest) / (highest - lowest)
+
+
+def _panel(track: PublishedTrack, title: str, *, top: int, x: Callable[[float], float]) -> list[str]:
+    places = best_places(track)
+    bottom = top + TITLE + LINE * len(places)
+    parts = [
+        f"<text x='4' y='{top + 22}' font-weight='bold'>{escape(title)}: {track.cells} federations</text>",
+        f"<path d='M{x(0):.1f} {top + TITLE - 8}V{bottom - 6}' stroke='{TEXT}' stroke-dasharray='3 3'/>",
+    ]
+    for line, place in enumerate(places):
+        parts += _line(place, y=top + TITLE + LINE * line + 8, x=x)
     return parts
+
+
+def _line(place: Place, *, y: int, x: Callable[[float], float]) -> list[str]:
+    row = place.row
+    name = f"{row.row} (ours)" if row.row == OWN else row.row
+    names = [
+        f"<text x='28' y='{y + 5}' text-anchor='end'>{place.number}</text>",
+        f"<text x='38' y='{y + 5}'>{escape(name)}</text>",
+    ]
+    if row.row == BASELINE:
+        return [*names, f"<circle cx='{x(0):.1f}' cy='{y}' r='4' fill='{TEXT}'/>"]
+    colour = SEPARATED if row.separated else NOT_SEPARATED
+    return [
+        *names,
+        f"<path d='M{x(row.low):.1f} {y}H{x(row.high):.1f}' stroke='{colour}' stroke-width='3'/>",
+        f"<circle cx='{x(row.gain):.1f}' cy='{y}' r='5' fill='{colour}'/>",
+        f"<text x='{WIDTH - 4}' y='{y + 5}' text-anchor='end'>{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]</text>",
+    ]
+
+
+def _legend(y: int) -> list[str]:
+    return [
+        f"<path d='M4 {y - 5}h16' stroke='{SEPARATED}' stroke-width='3'/>",
+        f"<text x='26' y='{y}'>separated from uniform</text>",
+        f"<path d='M198 {y - 5}h16' stroke='{NOT_SEPARATED}' stroke-width='3'/>",
+        f"<text x='220' y='{y}'>not separated</text>",
+        f"<text x='{WIDTH - 4}' y='{y}' text-anchor='end'>points, 95 % interval</text>",
+    ]

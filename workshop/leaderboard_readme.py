@@ -5,18 +5,30 @@ from __future__ import annotations
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
 from sortition.leaderboard.published import Published, PublishedTrack, load_published
+from sortition.leaderboard.results import stored
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
+from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.track_tables import OWN
+from sortition.leaderboard.variants import plain_rows
 from sortition.results.table import Table
+from workshop import DOCS, ROOT
+from workshop.leaderboard_top import PLACES, best_places
 from workshop.marks import fill_marks
 from workshop.readme_bullets import bullets
 
-PLACES = 5  # shown, and the baseline
-TRACK_WORDS = {"rounds": "By rounds", "seconds": "By the clock, on devices that differ"}
+KEPT_RUNS = DOCS / "leaderboard.parquet"
+SHOWN_TRACKS = {"rounds": "by rounds", "seconds": "by the clock"}
+OTHER_TRACKS = {"overlap": "where rounds overlap", "adversaries": "where a tenth of the clients attack"}
 PICTURE = (
-    "![The five best methods by rounds and by the clock: points of accuracy over uniform sampling, with intervals]"
+    "![The best methods by rounds and by the clock: points of accuracy over uniform sampling, with intervals]"
     "(docs/images/leaderboard-2.svg)"
 )
+# What the server may know of clients, by information class.
+KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
+OURS = """\
+Places are by mean rank over federations; *separated* means by Wilcoxon's test over them, with Holm's correction. `{own}`
+is [our own method](docs/methods/{own}.md). It counts once, in its default form; its variants, which may know less, and
+the federations in which others beat it are on [the board](docs/leaderboard-2.md)."""
 
 
 def top_table(board: Board) -> Table:
@@ -44,25 +56,57 @@ def top_table(board: Board) -> Table:
 
 
 def top_of_tracks(published: Published) -> str:
-    """Return the picture of both main tracks of suite 2 where they are complete, else a table of the one that is."""
-    complete = [track for track in TRACK_WORDS if track in published.tracks]
-    if len(complete) == len(TRACK_WORDS):
-        return PICTURE
-    return "\n\n".join(_track_table(published.tracks[track], TRACK_WORDS[track]) for track in complete)
+    """Return the top of suite 2: a picture where both main tracks are complete, else a table; then what to know of it."""
+    complete = [track for track in SHOWN_TRACKS if track in published.tracks]
+    if not complete:
+        return ""
+    parts = [_opening(published, complete)]
+    if len(complete) == len(SHOWN_TRACKS):
+        parts.append(PICTURE)
+    else:
+        parts += [_track_table(published.tracks[track]) for track in complete]
+    parts.append(" ".join([OURS.format(own=OWN), *_other_tracks(published)]))
+    return "\n\n".join(parts)
 
 
-def _track_table(track: PublishedTrack, words: str) -> str:
-    """Return the best methods of a track by mean rank, and the baseline; of our own method one row, the default."""
-    table = Table("", ["place", "method", "the server knows", "mean rank", "gain", "separated from uniform"])
-    for place, row in enumerate(track.rows, start=1):
-        is_our_variant = row.row.startswith(OWN) and row.row != OWN
-        if is_our_variant or (len(table.rows) >= PLACES and row.row != BASELINE):
-            continue
+def _opening(published: Published, tracks: list[str]) -> str:
+    """Say what the picture or the table is of."""
+    counts = " and ".join(f"{published.tracks[track].cells} {SHOWN_TRACKS[track]}" for track in tracks)
+    return f"Points of accuracy gained over uniform sampling in held-out federations, {counts}, with 95 % intervals:"
+
+
+def _track_table(track: PublishedTrack) -> str:
+    """Return the best methods of a track by mean rank, and the baseline; our own method is one row, its default."""
+    table = Table("", ["place", "method", "gain", "separated from uniform", "the server knows"])
+    for place in best_places(track):
+        row = place.row
         cells = ["–", "–"]
         if row.row != BASELINE:
             cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
-        table.rows.append([str(place), f"`{row.row}`", row.information, f"{row.rank:.2f}", *cells])
-    return f"{words}, {track.cells} federations that nothing was tuned on:\n\n{table.markdown()}"
+        name = f"`{row.row}` (ours)" if row.row == OWN else f"`{row.row}`"
+        table.rows.append([str(place.number), name, *cells, _knowledge(row.information)])
+    return table.markdown()
+
+
+def _knowledge(information: str) -> str:
+    """Return an information class in words."""
+    return ", ".join(KNOWLEDGE[part] for part in information.split(", "))
+
+
+def _other_tracks(published: Published) -> list[str]:
+    """Say who leads the other tracks that are complete, and where our method stands there."""
+    sentences = []
+    for track, words in OTHER_TRACKS.items():
+        if track not in published.tracks:
+            continue
+        content = published.tracks[track]
+        leader = best_places(content, 1)[0].row
+        sentence = f"In {content.cells} federations {words}, `{leader.row}` leads with {leader.gain:+.1f}"
+        if leader.row != OWN:
+            ours = next(place for place in best_places(content, len(content.rows)) if place.row.row == OWN)
+            sentence += f"; `{OWN}` has {ours.row.gain:+.1f}"
+        sentences.append(f"{sentence}.")
+    return sentences
 
 
 def with_top(readme: str, board: Board, published: Published | None = None) -> str:
@@ -70,3 +114,11 @@ def with_top(readme: str, board: Board, published: Published | None = None) -> s
     published = published or load_published()
     top = top_of_tracks(published) or top_table(board).markdown()
     return fill_marks(readme, {"leaderboard": top, "bullets": bullets(board, published)})
+
+
+def write_top() -> None:
+    """Write these parts of the README from the kept runs of suite 1 and the published standings of suite 2."""
+    suite = load_suite()
+    board = Board(suite, suite.cells("held-out"), plain_rows(stored(KEPT_RUNS)))
+    readme = ROOT / "README.md"
+    readme.write_text(with_top(readme.read_text(encoding="utf-8"), board), encoding="utf-8")

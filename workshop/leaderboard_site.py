@@ -65,8 +65,8 @@ def parquet_bytes(results: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> Data:
-    """Write the page from stored results, and return what it shows."""
+def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> None:
+    """Write the page from stored results."""
     suite = load_tracks()
     results = read_all(suite, results_folder, suite.cell)
     verified_path = results_folder / VERIFIED
@@ -78,4 +78,3 @@ def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> Data:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     print(page, f"{len(text):,} bytes")
-    return data

@@ -178,7 +178,11 @@ STRIP_METHODS = ("uniform", "oort", "fedgs")
 STRIP_STEP = 6  # a cell with its gap
 STRIP_MARK = 4.6  # a cell
 PANEL_GAP = 48
-PANEL_TOP = 46
+PANEL_TOP = 64
+LEGEND = 40
+# Text is large, so that it can be read when a phone shows the picture at less than half its size.
+STRIP_TITLE = 24
+STRIP_TEXT = 19
 
 
 def write_strips() -> None:
@@ -192,7 +196,7 @@ def strips(scenes: dict[str, Scene]) -> str:
     """Draw the SVG: a panel per method, rounds from left to right, a row per client."""
     panel_width = ROUNDS * STRIP_STEP
     width = len(scenes) * (panel_width + PANEL_GAP) - 8
-    height = PANEL_TOP + CLIENTS * STRIP_STEP + 28
+    height = PANEL_TOP + CLIENTS * STRIP_STEP + LEGEND
     panels: list[str] = []
     for position, (name, scene) in enumerate(scenes.items()):
         left = 30 + position * (panel_width + PANEL_GAP)
@@ -201,14 +205,14 @@ def strips(scenes: dict[str, Scene]) -> str:
     return "\n".join(
         [
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'"
-            f" role='img' font-family='sans-serif' font-size='13' fill='{TEXT}'>",
+            f" role='img' font-family='sans-serif' font-size='{STRIP_TEXT}' fill='{TEXT}'>",
             f"<title>Who is chosen over {ROUNDS} rounds under {', '.join(scenes)}</title>",
             *panels,
-            f"<path d='M30 {y - 4}h10' stroke='{PALE}' stroke-opacity='.28' stroke-width='6'/>",
-            f"<text x='46' y='{y}'>available</text>",
-            f"<path d='M126 {y - 4}h10' stroke='{STRONG}' stroke-width='6'/>",
-            f"<text x='142' y='{y}'>chosen</text>",
-            f"<text x='210' y='{y}'>A row is a client, a column a round; colours at the left are a client's labels."
+            f"<path d='M16 {y - 6}h14' stroke='{PALE}' stroke-opacity='.28' stroke-width='12'/>",
+            f"<text x='38' y='{y}'>available</text>",
+            f"<path d='M136 {y - 6}h14' stroke='{STRONG}' stroke-width='12'/>",
+            f"<text x='158' y='{y}'>chosen</text>",
+            f"<text x='{width - 18}' y='{y}' text-anchor='end'>a row is a client, a column a round; colours: its labels"
             "</text>",
             "</svg>\n",
         ]
@@ -237,8 +241,8 @@ def _panel(name: str, scene: Scene, left: int) -> list[str]:
             if scene.labels[client, label]
         ]
     return [
-        f"<text x='{left - 14}' y='18' font-size='16' font-weight='bold'>{name}</text>",
-        f"<text x='{left - 14}' y='37'>chose each client {counts.min()} to {counts.max()} times</text>",
+        f"<text x='{left - 14}' y='24' font-size='{STRIP_TITLE}' font-weight='bold'>{name}</text>",
+        f"<text x='{left - 14}' y='51'>each client {counts.min()} to {counts.max()} times</text>",
         f"<g fill='none' stroke-width='{STRIP_MARK}'>",
         f"<path stroke='{PALE}' stroke-opacity='.28' d='{''.join(available_marks)}'/>",
         f"<path stroke='{STRONG}' d='{''.join(chosen_marks)}'/>",

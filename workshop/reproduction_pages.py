@@ -26,7 +26,7 @@ GRADES = {  # of a claim → heading, in the order of the coverage table
     "absent": "absent",
 }
 GRADES_MET = ("right", "explained")  # count as covered
-FOOTNOTE_MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
+OTHER_READING = "†"  # of the paper gives other figures
 VERDICTS = ("agrees", "direction only", "not reproduced", "no published table")
 Extents = Mapping[str, Extent]  # by preset
 
@@ -148,24 +148,22 @@ def _entry(item: Item, extent: Extent | None) -> str:
 def summary(extents: Extents) -> str:
     """Return what the project's README shows: the main table of each paper, and how many entries were run how far.
 
-    What another reading of a paper gives is a footnote.
+    A dagger marks results that another reading of the paper changes; docs/reproduction/README.md says how.
     """
     table = Table("", ["paper", "result", "runs", "verdict", "here"])
-    footnotes: list[str] = []
     for item in items():
         if not item.short:
             continue
         extent = extents.get(item.preset)
         page = f"[{item.paper}](docs/reproduction/{extent.page})" if extent is not None else item.paper
         state = extent.state.replace(" runs", "") if extent is not None else "never run"
-        mark = ""
-        if item.other:
-            mark = FOOTNOTE_MARKS[len(footnotes)]
-            footnotes.append(f"{mark} {item.other}.")
+        mark = OTHER_READING if item.other else ""
         table.rows.append([page, item.what, state, item.verdict, f"{item.short}{mark}"])
-    other_readings = f"Other readings: {' '.join(footnotes)}\n\n" if footnotes else ""
-    pointer = "Every verdict with its reason: [reproduction](docs/reproduction/README.md)."
-    return f"{table.markdown()}\n\n{other_readings}{counts_sentence(extents)} {pointer}"
+    pointer = (
+        f"Every verdict with its reason, and what another reading of a paper ({OTHER_READING}) gives: "
+        "[reproduction](docs/reproduction/README.md)."
+    )
+    return f"{table.markdown()}\n\n{counts_sentence(extents)} {pointer}"
 
 
 def counts_sentence(extents: Extents) -> str:

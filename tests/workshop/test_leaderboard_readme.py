@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from tests.leaderboard.rows import table
 from workshop.leaderboard_page import page, variants_table
-from workshop.leaderboard_readme import PLACES, top_of_tracks, top_table, with_top
+from workshop.leaderboard_picture import top_picture, write_picture
+from workshop.leaderboard_readme import top_of_tracks, top_table, with_top
+from workshop.leaderboard_top import PLACES, best_places
 from workshop.readme_bullets import bullets
 
 from sortition.leaderboard.board import Board
@@ -56,15 +59,54 @@ def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():
     both = Published(suite="suite-2-x", tracks={"seconds": seconds, "rounds": seconds})
     none = Published(suite="suite-2-x", tracks={})
     assert top_of_tracks(none) == ""
-    assert "| 2     | `microcosm` | public" in top_of_tracks(one)
+    assert "| 1     | `microcosm` (ours) | +9.0 [+8.0, +10.0]" in top_of_tracks(one)
     assert "microcosm-secure" not in top_of_tracks(one)  # one row is ours
-    assert "+9.0 [+8.0, +10.0]" in top_of_tracks(one)
-    assert top_of_tracks(both).startswith("![")
+    assert "| 3     | `uniform`" in top_of_tracks(one)
+    assert "docs/images/leaderboard-2.svg" not in top_of_tracks(one)
+    assert "docs/images/leaderboard-2.svg" in top_of_tracks(both)
+    assert "in held-out federations, 12 by rounds and 12 by the clock, with" in top_of_tracks(both)
     suite_1 = board(table(SUITE, {**GAINS, "microcosm": 0.3}))
     assert "gained\n  +9.0 [+8.0, +10.0] points over uniform sampling in the same time" in bullets(suite_1, one)
     assert "docs/leaderboard.md) our `microcosm` gained" in bullets(suite_1, none)
     unsure = Published(suite="suite-2-x", tracks={"seconds": track({"microcosm": 0.5, "uniform": 0.0})})
     assert "in the same time" not in bullets(suite_1, unsure)
+
+
+def test_a_place_is_that_of_our_default_form_whoever_is_ahead_of_it():
+    seconds = track({"microcosm-secure": 9.0, "fedcs": 5.0, "microcosm": 4.0, "uniform": 0.0})
+    assert [(place.number, place.row.row) for place in best_places(seconds)] == [
+        (1, "fedcs"),
+        (2, "microcosm"),
+        (3, "uniform"),
+    ]
+    assert [(place.number, place.row.row) for place in best_places(seconds, 1)] == [(1, "fedcs"), (3, "uniform")]
+
+
+def test_the_other_tracks_say_who_leads_though_it_is_not_ours():
+    seconds = track({"microcosm": 9.0, "uniform": 0.0})
+    attacked = track({"fed-cbs": 8.0, "microcosm": 5.0, "uniform": 0.0})
+    overlap = track({"microcosm": 6.0, "uniform": 0.0})
+    text = top_of_tracks(
+        Published(suite="x", tracks={"seconds": seconds, "overlap": overlap, "adversaries": attacked})
+    )
+    assert "where a tenth of the clients attack, `fed-cbs` leads with +8.0; `microcosm` has +5.0." in text
+    assert "where rounds overlap, `microcosm` leads with +6.0." in text
+
+
+def test_the_picture_has_the_top_of_two_tracks(tmp_path):
+    rounds = track({"microcosm-secure": 7.0, "microcosm": 6.0, "divfl": 3.0, "uniform": 0.0})
+    seconds = track({"microcosm": 9.0, "fedcs": 4.0, "oort": 0.5, "uniform": 0.0})
+    both = Published(suite="suite-2-x", tracks={"seconds": seconds, "rounds": rounds})
+    picture = top_picture(both)
+    assert [element.text for element in ElementTree.fromstring(picture).iter() if element.text == "oort"] == ["oort"]
+    for words in ("microcosm (ours)", "divfl", "fedcs", "+9.0 [+8.0, +10.0]", "By rounds: 12 federations"):
+        assert f">{words}<" in picture
+    assert "microcosm-secure" not in picture
+    path = tmp_path / "top.svg"
+    write_picture(Published(suite="suite-2-x", tracks={"seconds": seconds}), path)
+    assert not path.exists()  # one track is no picture
+    write_picture(both, path)
+    assert path.read_text() == picture
 
 
 def test_a_study_takes_every_variant_as_the_table_writes_it():

@@ -14,7 +14,6 @@ import pytest
 from tests.workshop.browser import CHROMIUM, Browser
 from tests.workshop.leaderboard_results import made_up_results
 from workshop.leaderboard_data import Data, described, page_data
-from workshop.leaderboard_picture import top_picture
 from workshop.leaderboard_site import RESULTS, html, parquet_bytes, standings_csv
 from workshop.leaderboard_summary import PAGE, summary
 
@@ -99,15 +98,6 @@ def test_the_kept_page_is_what_the_stored_results_give() -> None:
 def test_tables_of_a_study_are_described_in_short() -> None:
     assert described({"name": "labels", "per_client": 2}) == "labels, per_client 2"
     assert described({"styles": ["plain", "dark"], "lr": 0.1}) == "styles plain/dark, lr 0.1"
-
-
-def test_the_picture_has_the_top_of_two_tracks(data: Data) -> None:
-    picture = top_picture(data, places=5)
-    assert picture.startswith("<svg")
-    for track in ("rounds", "seconds"):
-        for row in data["tracks"][track]["tables"]["default"]["rows"][:5]:
-            assert f">{row['row']}<" in picture
-    assert picture == top_picture(data, places=5)
 
 
 @NEEDS_CHROMIUM

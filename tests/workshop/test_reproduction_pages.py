@@ -125,14 +125,13 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
     assert reproduction_pages.with_summary(project, extents) == project
 
 
-def test_the_readme_has_another_reading_as_a_footnote():
-    text = reproduction_pages.summary(index.extents())
-    table, footnotes, _ = text.split("\n\n")
-    others = [item for item in index.items() if item.short and item.other]
-    assert others
-    for mark, item in zip(reproduction_pages.FOOTNOTE_MARKS, others, strict=False):
-        assert f"{item.short}{mark}" in table
-        assert f"{mark} {item.other}." in footnotes
+def test_the_readme_marks_results_that_another_reading_changes():
+    table, note = reproduction_pages.summary(index.extents()).split("\n\n")
+    shown = [item for item in index.items() if item.short]
+    assert {bool(item.other) for item in shown} == {True, False}
+    for item in shown:
+        assert (f"{item.short}{reproduction_pages.OTHER_READING}" in table) == bool(item.other)
+    assert reproduction_pages.OTHER_READING in note
 
 
 def test_every_entry_is_listed_under_its_paper_with_state_setting_result_and_verdict():
@@ -162,7 +161,7 @@ def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page(
     rows = reproduction_pages.summary(extents).splitlines()[2:]
     for item, row in zip(short, rows[: len(short)], strict=True):
         _, paper, what, runs, verdict, here, _ = (cell.strip() for cell in row.split("|"))
-        here = here.rstrip(reproduction_pages.FOOTNOTE_MARKS)
+        here = here.rstrip(reproduction_pages.OTHER_READING)
         assert paper == f"[{item.paper}](docs/reproduction/{extents[item.preset].page})"
         assert [what, f"{runs} runs", verdict, here] == [
             item.what,

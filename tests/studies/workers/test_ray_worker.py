@@ -88,7 +88,7 @@ def test_another_worker_goes_on_from_what_arrived(tmp_path, asked):
         seen += events
     assert next(event.round for event in seen if event.kind == "tick") > 1
     if asked:
-        assert PLAYED == list(range(1, 41)), "the rounds in progress ended: nothing was played twice"
+        assert list(range(1, 41)) == PLAYED, "the rounds in progress ended: nothing was played twice"
     OneRun(run, tmp_path / "here")(lambda *_: None, lambda: False)
     assert (tmp_path / "here" / run_folder.ROUNDS).read_bytes() == (there / run_folder.ROUNDS).read_bytes()
     assert [line["round"] for line in run_folder.lines(there / run_folder.TIMINGS)] == list(range(40))

@@ -10,7 +10,7 @@ import pytest
 from nvflare.apis.fl_constant import ReturnCode
 from tests.nvflare.loopback import MODEL, Site, centre, federation
 from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow, begun, made, played
-from tests.nvflare.processes import history, kill, run, start, wait_for
+from tests.nvflare.processes import history, kill, run, start_with_all_sites
 from tests.nvflare.test_rounds import runnable
 
 from sortition.core import InputError
@@ -266,7 +266,7 @@ import sys, json
 import numpy as np
 from sortition.nvflare import selector_job
 job = selector_job("slow", sys.argv[2], model={{"w": np.zeros(3)}}, **json.loads(sys.argv[1]))
-job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise")
+sys.exit(job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise"))
 """
 RECIPE = f"""
 import sys, json
@@ -282,7 +282,7 @@ job = FedJob(name="slow", min_clients=1)
 job.to_server(fedavg)
 job.to_clients(ScriptRunner(sys.argv[2], framework=FrameworkType.NUMPY))
 select_clients(job, options.pop("selector"), **options)
-job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise")
+sys.exit(job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise"))
 """
 
 
@@ -322,9 +322,12 @@ def test_a_killed_job_gives_up_what_was_in_flight_by_name(tmp_path):
     common = {"selector": "uniform", "cohort": 4, "num_rounds": 12, "wait_for": SITES, "pace": LATE}
     files = {"checkpoint": str(tmp_path / "run.npz"), "resume": True}
     line = command(JOB, tmp_path, **common, **files)
-    process = start(line, tmp_path)
-    assert wait_for(lambda: any(record.get("in_flight") for record in history(tmp_path / "run.npz")), process=process)
-    kill(process)
+
+    def is_in_flight():
+        return any(record.get("in_flight") for record in history(tmp_path / "run.npz"))
+
+    kill(start_with_all_sites(line, tmp_path, until=is_in_flight))
+    assert is_in_flight()
     before = history(tmp_path / "run.npz")
     assert len(before) < 12
     run(line, tmp_path)

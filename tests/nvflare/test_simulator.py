@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from tests.nvflare.loopback_controllers import NEEDS_PARAMETERS
-from tests.nvflare.processes import EXAMPLES, history, kill, run, start, wait_for
+from tests.nvflare.processes import EXAMPLES, history, kill, run, start_with_all_sites
 from tests.nvflare.test_rounds import runnable
 
 from sortition.core.storage import snapshot
@@ -16,6 +16,7 @@ from sortition.studies.audit.audit_run import examine_log
 
 pytestmark = pytest.mark.nvflare
 ROUNDS, SITES = 3, 6
+ALL_SITES = {"wait_for": SITES, "profile_timeout": 600}  # no round begins without a site that is slow to start
 MODEL = 'model = {"weight": np.zeros((10, 64)).tolist(), "bias": np.zeros(10).tolist()}'
 EVERY = f"""
 import sys, json
@@ -28,7 +29,7 @@ job = FedJob(name="every", min_clients={SITES})
 for name, options in json.loads(sys.argv[1]).items():
     job.to_server(SelectorController(name, 2, {ROUNDS}, model, persistor_id="", options=options), id=name)
 job.to_clients(ScriptRunner(sys.argv[2], framework=FrameworkType.NUMPY))
-job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise")
+sys.exit(job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise"))
 """
 ONE = f"""
 import sys, json
@@ -36,7 +37,7 @@ import numpy as np
 from sortition.nvflare import selector_job
 {MODEL}
 job = selector_job("digits", sys.argv[2], model=model, **json.loads(sys.argv[1]))
-job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise")
+sys.exit(job.simulator_run("workspace", n_clients={SITES}, threads={SITES}, log_config="concise"))
 """
 
 
@@ -51,7 +52,7 @@ def played(tmp_path_factory):
     options = {
         name: {
             "parameters": NEEDS_PARAMETERS.get(name, {}),
-            "wait_for": SITES,
+            **ALL_SITES,
             "checkpoint": str(folder / f"{name}.npz"),
             "audit": str(folder / f"{name}.jsonl"),
         }
@@ -76,14 +77,14 @@ def test_every_method_in_the_simulator(name, played):
 
 def test_a_server_that_was_killed_goes_on_as_if_nothing_had_happened(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    common = {"selector": "fedgs", "cohort": 2, "num_rounds": 8, "wait_for": SITES, "seed": 4, "resume": True}
+    common = {"selector": "fedgs", "cohort": 2, "num_rounds": 8, "seed": 4, "resume": True, **ALL_SITES}
     for folder in (whole, killed):
         folder.mkdir()
     run(command(ONE, common | {"checkpoint": str(whole / "run.npz")}), whole)
     again = command(ONE, common | {"checkpoint": str(killed / "run.npz")})
-    process = start(again, killed)
-    assert wait_for(lambda: len(history(killed / "run.npz")) >= 2, process=process)
+    process = start_with_all_sites(again, killed, until=lambda: len(history(killed / "run.npz")) >= 2)
     kill(process)
+    assert len(history(killed / "run.npz")) >= 2
     assert len(history(killed / "run.npz")) < 8
     run(again, killed)
     cohorts = [[record["cohort"] for record in history(folder / "run.npz")] for folder in (killed, whole)]

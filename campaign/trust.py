@@ -27,7 +27,7 @@ from sortition.report.measured_trust import (
     MOST_PLACES,
     MeasuredTrust,
     MethodTrust,
-    from_table,
+    parse_measured_trust,
 )
 from sortition.selectors import discover
 from sortition.simulation import run
@@ -337,7 +337,7 @@ def report(given: argparse.Namespace) -> int:
     if given.table:
         path = Path(given.table)
         if path.exists():
-            measured = merged(from_table(json.loads(path.read_text())), measured)
+            measured = merged(parse_measured_trust(json.loads(path.read_text())), measured)
         path.write_text(json.dumps(asdict(measured), indent=1) + "\n")
         write_pages(measured, Path("docs"))
     print(table(measured))

@@ -273,12 +273,12 @@ def cite(
 def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
     """Return the BibTeX of the methods of runs, or the paragraph of a paper."""
     from sortition.report.gather import gather
-    from sortition.report.methods_paragraph import methods_paragraph
+    from sortition.report.methods_paragraph import write_methods_paragraph
     from sortition.report.pack_with_page import DOCUMENTS
     from sortition.results.pack import unpacked
 
     with unpacked([source], DOCUMENTS) as folders:
-        described = methods_paragraph(gather(folders))
+        described = write_methods_paragraph(gather(folders))
     if latex:
         return described.latex
     if paragraph:

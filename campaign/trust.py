@@ -299,7 +299,7 @@ def write_pages(measured: MeasuredTrust, docs: Path) -> None:
 
 def under_attack(measured: MeasuredTrust, method: str) -> str:
     """The paragraph of a method's page; empty where the method meets every goal."""
-    if not measured.methods[method].shortfalls():
+    if not measured.methods[method].missed_goals():
         return ""
     return (
         "**Under attack.** With a tenth of adaptive adversaries and the trusted set-up of [guards](../guards.md), "
@@ -342,4 +342,4 @@ def report(given: argparse.Namespace) -> int:
         write_pages(measured, Path("docs"))
     print(table(measured))
     print(unguarded(outcomes))
-    return int(any(figures.shortfalls() for figures in measured.methods.values()))
+    return int(any(figures.missed_goals() for figures in measured.methods.values()))

@@ -100,7 +100,7 @@ def _write_leaderboard(folder: Path | None) -> None:
     """Write the page and the README's table; runs of a folder first replace docs/leaderboard.parquet."""
     from sortition.core.errors import bad
     from sortition.leaderboard.board import Board
-    from sortition.leaderboard.results import RUNS, stored, write_runs
+    from sortition.leaderboard.results import RUNS, read_stored_runs, write_runs
     from sortition.leaderboard.suite import load_suite
     from sortition.leaderboard.variants import plain_rows
     from workshop.leaderboard_page import write_page
@@ -110,9 +110,9 @@ def _write_leaderboard(folder: Path | None) -> None:
     if folder is not None:
         if not (folder / RUNS).exists():
             raise bad("--runs", f"a folder with the file {RUNS}", str(folder), "'sortition leaderboard -o' makes it.")
-        write_runs(stored(folder / RUNS), kept_runs)
+        write_runs(read_stored_runs(folder / RUNS), kept_runs)
     suite = load_suite()
-    rows = stored(kept_runs)
+    rows = read_stored_runs(kept_runs)
     write_page(suite, rows, DOCS / "leaderboard.md")
     board = Board(suite, suite.cells("held-out"), plain_rows(rows))
     readme = ROOT / "README.md"

@@ -13,8 +13,8 @@ from sortition import __version__
 from sortition.leaderboard import run_rows
 from sortition.leaderboard.entrants import Configurations
 from sortition.leaderboard.inference import PROFILE_POINTS, SECONDS, CorrectedTest, RowStanding, TrackBoard
-from sortition.leaderboard.track_boards import boards_of
-from sortition.leaderboard.track_tables import plain_words
+from sortition.leaderboard.track_boards import boards_by_title
+from sortition.leaderboard.track_tables import verdict_sentences
 from sortition.leaderboard.tracks import FAMILIES, TRACKS, TrackCell, TrackSuite
 from workshop.leaderboard_diagram import diagram
 
@@ -29,7 +29,7 @@ def page_data(
     tracks = {}
     for track in TRACKS:
         if suite.cells(track):
-            boards = boards_of(suite, track, configurations, results)
+            boards = boards_by_title(suite, track, configurations, results)
             tracks[track] = {
                 "timed": suite.cells(track)[0].is_timed,
                 "tables": {title: _table(board) for title, board in boards.items() if board.complete},
@@ -60,7 +60,7 @@ def _table(board: TrackBoard) -> Data:
         "critical": _number(ranking.critical, 2),
         "p": _number(ranking.p, 6),
         "diagram": diagram(ranking.ranks, ranking.critical, title),
-        "words": plain_words(board),
+        "words": verdict_sentences(board),
         "sensitivity": [_plain(vars(entry)) for entry in board.sensitivity()],
         "points": PROFILE_POINTS.tolist(),
         "profiles": {
@@ -122,7 +122,7 @@ def _mean_curve(board: TrackBoard, cell: TrackCell, row: str, grid: np.ndarray) 
     runs = board.runs.filter((pl.col("cell") == cell.name) & (pl.col("row") == row))
     curves = []
     for run in runs.iter_rows(named=True):
-        curve = run_rows.curve_of(board.suite, cell, run)
+        curve = run_rows.row_curve(board.suite, cell, run)
         is_sound = run["status"] == run_rows.DONE and curve.is_sound
         curves.append([curve.at(position) if is_sound else 0.0 for position in grid])
     return [_number(value, 4) for value in np.mean(curves, axis=0)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from sortition.leaderboard.entrants import load_configurations
-from sortition.leaderboard.run_rows import read_all
+from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.tracks import load_tracks
 from sortition.results.frames import no_formula
 from workshop import DOCS
@@ -68,7 +68,7 @@ def parquet_bytes(results: pl.DataFrame) -> bytes:
 def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> Data:
     """Write the page from stored results, and return what it shows."""
     suite = load_tracks()
-    results = read_all(suite, results_folder, suite.cell)
+    results = read_cells(suite, results_folder, suite.cell)
     verified_path = results_folder / VERIFIED
     verified = json.loads(verified_path.read_text(encoding="utf-8")) if verified_path.exists() else {}
     data = page_data(suite, load_configurations(), results, verified, date=datetime.now(UTC).date().isoformat())

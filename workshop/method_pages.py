@@ -20,7 +20,7 @@ from sortition import selectors
 from sortition.cli.methods import default_instance, methods_table
 from sortition.core import Needs, Selector, Signal
 from sortition.leaderboard.published import load_published
-from sortition.leaderboard.results import stored
+from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.suite import load_suite
 from workshop.leaderboard_excerpts import best_methods, method_section
 from workshop.leaderboard_standings import best_rows
@@ -78,7 +78,7 @@ def default(name: str) -> Selector[Any]:
 @cache
 def leaderboard_runs(docs: Path) -> pl.DataFrame:
     """Return all runs of the leaderboard; none where the file is not there."""
-    return stored(docs / "leaderboard.parquet")
+    return read_stored_runs(docs / "leaderboard.parquet")
 
 
 # -- the parts of a method's page -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from workshop.readme_bullets import bullets
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import default_entries
 from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack
-from sortition.leaderboard.results import stored
+from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.variants import plain_rows
 from sortition.selectors import VARIANTS
@@ -81,7 +81,7 @@ def test_a_study_takes_every_variant_as_the_table_writes_it():
 
 @pytest.mark.skipif(not (ROOT / "docs" / "leaderboard.parquet").exists(), reason="the sources are not here")
 def test_readme_and_page_show_the_runs_that_are_committed():
-    rows = stored(ROOT / "docs" / "leaderboard.parquet")
+    rows = read_stored_runs(ROOT / "docs" / "leaderboard.parquet")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert with_top(readme, board(rows)) == readme
     assert page(SUITE, rows, "images/leaderboard.svg") == (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")

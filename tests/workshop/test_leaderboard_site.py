@@ -19,7 +19,7 @@ from workshop.leaderboard_site import RESULTS, html, parquet_bytes, standings_cs
 from workshop.leaderboard_summary import PAGE, summary
 
 from sortition.leaderboard.entrants import load_configurations
-from sortition.leaderboard.run_rows import read_all, table_of
+from sortition.leaderboard.run_rows import read_cells, rows_table
 from sortition.leaderboard.tracks import load_tracks
 
 SUITE = load_tracks()
@@ -63,9 +63,9 @@ def test_every_track_has_its_tables_and_all_cells(data: Data) -> None:
 
 
 def test_a_page_without_results_says_so(tmp_path: Path) -> None:
-    empty = page_data(SUITE, CONFIGURATIONS, table_of([]), {}, "2026-11-18")
+    empty = page_data(SUITE, CONFIGURATIONS, rows_table([]), {}, "2026-11-18")
     assert all(not content["tables"] for content in empty["tracks"].values())
-    assert "suite-2-" in html(empty, parquet_bytes(table_of([])))
+    assert "suite-2-" in html(empty, parquet_bytes(rows_table([])))
 
 
 def test_the_files_hold_all_runs_and_standings(data: Data, results: pl.DataFrame) -> None:
@@ -92,7 +92,7 @@ def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame
 
 
 def test_the_kept_page_is_what_the_stored_results_give() -> None:
-    stored = read_all(SUITE, RESULTS, SUITE.cell)
+    stored = read_cells(SUITE, RESULTS, SUITE.cell)
     assert PAGE.read_text(encoding="utf-8") == summary(SUITE, CONFIGURATIONS, stored)
 
 
@@ -147,9 +147,9 @@ def test_in_a_browser(page: Path, tmp_path: Path, width: int, height: int) -> No
 
 @NEEDS_CHROMIUM
 def test_a_page_without_results_works_in_a_browser(tmp_path: Path) -> None:
-    empty = page_data(SUITE, CONFIGURATIONS, table_of([]), {}, "2026-11-18")
+    empty = page_data(SUITE, CONFIGURATIONS, rows_table([]), {}, "2026-11-18")
     path = tmp_path / "empty.html"
-    path.write_text(html(empty, parquet_bytes(table_of([]))), encoding="utf-8")
+    path.write_text(html(empty, parquet_bytes(rows_table([]))), encoding="utf-8")
     with Browser(tmp_path / "profile") as browser:
         browser.open(path, 1280, 900)
         assert "no finished rows" in browser.evaluate("document.getElementById('status').textContent")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.shared_options import Allow, allowing
+from sortition.cli.shared_options import Allow, allowing_imports
 
 if TYPE_CHECKING:
     from sortition.privacy import Deployment, PrivacyFinding, Promises
@@ -46,7 +46,7 @@ def lint(
         differential_privacy=dp or "none",  # type: ignore[arg-type]
         amplification=amplification,
     )
-    with allowing(allow):
+    with allowing_imports(allow):
         if len(what) == 1 and what[0].endswith(".toml"):
             findings_by_label = _lint_study(Path(what[0]), promises)
         else:
@@ -93,7 +93,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     return linted(study_plan)
 
 
-def announce(plan: StudyPlan) -> None:
+def print_findings(plan: StudyPlan) -> None:
     """Print what is unsound about a study that is about to run, where it promises anything."""
     from sortition.studies.study_promises import linted
 

@@ -177,7 +177,7 @@ def report(
         folders,
         out,
         figures=files,
-        methods=_methods(only=only, exclude=exclude, order=order, rename=rename),
+        methods=_method_choice(only=only, exclude=exclude, order=order, rename=rename),
         margin=margin,
         baseline=baseline,
         all_pairs=all_pairs,
@@ -190,7 +190,7 @@ def report(
         typer.launch(page.resolve().as_uri())
 
 
-def _methods(
+def _method_choice(
     *, only: list[str] | None, exclude: list[str] | None, order: list[str] | None, rename: list[str] | None
 ) -> MethodChoice | None:
     """Return the choice among the methods of a study; None where there is none."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import exit_for
-from sortition.cli.shared_options import Allow, Jobs, On, Quiet, allowing, console
+from sortition.cli.shared_options import Allow, Jobs, On, Quiet, allowing_imports, console
 
 if TYPE_CHECKING:
     from sortition.reproduction.preset import Preset
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sortition.studies.runs.runner import Execution
 
 
-def _names(incomplete: str) -> list[str]:
+def _complete_preset(incomplete: str) -> list[str]:
     from sortition.reproduction.preset import preset_names
 
     return [name for name in preset_names() if name.startswith(incomplete)]
@@ -26,7 +26,7 @@ def _names(incomplete: str) -> list[str]:
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="presets, or TOML files of that form; none: list them", autocompletion=_names),
+        typer.Argument(help="presets, or TOML files of that form; none: list them", autocompletion=_complete_preset),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="write runs and pages into this folder")] = Path(
         "reproduction"
@@ -61,7 +61,7 @@ def reproduce(
 
     screen = console()
     cuts = Cuts(tuple(only or ()), seeds, rounds)
-    with allowing(allow):
+    with allowing_imports(allow):
         presets = [preset.load_preset(name) for name in names]
         if len(presets) > 1:
             for loaded in presets:  # what the last one lacks is reported before the first one runs
@@ -69,7 +69,7 @@ def reproduce(
         total = runner.Execution(out)
         pages = []
         for loaded in presets:
-            pages.append(_reproduce(loaded, total, page=page, cuts=cuts, jobs=jobs, on=on, quiet=quiet))
+            pages.append(_reproduce_preset(loaded, total, page=page, cuts=cuts, jobs=jobs, on=on, quiet=quiet))
             if total.interrupted:
                 break
         if page:
@@ -85,7 +85,7 @@ def _print_index() -> None:
         typer.echo(line)
 
 
-def _reproduce(
+def _reproduce_preset(
     preset: Preset, total: Execution, *, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
 ) -> ReproductionPage:
     """Run and show one preset, write its page where it has one of its own, and add to what failed."""

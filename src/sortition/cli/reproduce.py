@@ -56,7 +56,7 @@ def reproduce(
         return
     from sortition.reproduction import preset
     from sortition.reproduction.preset_page import write_pages
-    from sortition.reproduction.run_preset import Cuts, cut
+    from sortition.reproduction.run_preset import Cuts, cut_plan
     from sortition.studies.runs import runner
 
     screen = console()
@@ -65,7 +65,7 @@ def reproduce(
         presets = [preset.load_preset(name) for name in names]
         if len(presets) > 1:
             for loaded in presets:  # what the last one lacks is reported before the first one runs
-                runner.check(cut(loaded, cuts).runs)
+                runner.check(cut_plan(loaded, cuts).runs)
         total = runner.Execution(out)
         pages = []
         for loaded in presets:
@@ -79,9 +79,9 @@ def reproduce(
 
 
 def _print_index() -> None:
-    from sortition.reproduction.index import extents, index_lines
+    from sortition.reproduction.index import index_lines, load_extents
 
-    for line in index_lines(extents()):
+    for line in index_lines(load_extents()):
         typer.echo(line)
 
 
@@ -90,7 +90,7 @@ def _reproduce_preset(
 ) -> ReproductionPage:
     """Run and show one preset, write its page where it has one of its own, and add to what failed."""
     from sortition.reproduction.preset_page import write_pages
-    from sortition.reproduction.run_preset import reproduce
+    from sortition.reproduction.run_preset import reproduce_preset
     from sortition.studies.runs.progress import showing
 
     screen = console()
@@ -100,7 +100,7 @@ def _reproduce_preset(
         if not quiet:
             screen.print(text, highlight=False)
 
-    reproduction = reproduce(
+    reproduction = reproduce_preset(
         preset,
         runs_folder,
         cuts,

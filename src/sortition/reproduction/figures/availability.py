@@ -50,11 +50,11 @@ def make(context: Context, *, data: Toml, mode: list[Toml], shown: int = 100) ->
     return f"{picture}\n\n{table.markdown()}"
 
 
-def _rates(clients_available: Availability, t: int) -> Array:
+def _rates(mode: Availability, t: int) -> Array:
     """Return the probabilities of being reachable in a round; 1 where the mode states none."""
-    rates = clients_available.rates(t)
+    rates = mode.rates(t)
     if rates is None:
-        return np.ones(clients_available.clients)
+        return np.ones(mode.clients)
     return rates
 
 

@@ -11,7 +11,13 @@ from scipy.stats import spearmanr
 
 from sortition.core.arrays import Array
 from sortition.reproduction.context import Context, Marks, Toml
-from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measure_heterogeneity
+from sortition.reproduction.theory.heterogeneity import (
+    BETAS,
+    Envelope,
+    Heterogeneity,
+    fit_envelope,
+    measure_heterogeneity,
+)
 from sortition.results.table import Table
 from sortition.simulation import start
 from sortition.studies.build_federation import setup
@@ -49,18 +55,20 @@ def make(context: Context, *, study: Toml, moments: list[int], temperature: floa
     """Draw two rows of pictures, a column for each moment, and tabulate the figures behind them."""
     last_round = context.rounds or max(moments)
     rounds = sorted({min(moment, last_round) for moment in moments})
-    measured = _along_a_run(context, study, rounds=rounds, temperature=temperature, seed=seed)
+    measured = _moments_of_a_run(context, study, rounds=rounds, temperature=temperature, seed=seed)
     return "\n\n".join(
         [
             _estimates_table(measured).markdown(),
-            context.save("estimate", _estimates_chart(measured)),
+            context.save("estimate", _draw_estimates(measured)),
             _assumption_table(measured).markdown(),
-            context.save("dissimilarity", _bounds_chart(measured)),
+            context.save("dissimilarity", _draw_bounds(measured)),
         ]
     )
 
 
-def _along_a_run(context: Context, study: Toml, *, rounds: list[int], temperature: float, seed: int) -> list[Moment]:
+def _moments_of_a_run(
+    context: Context, study: Toml, *, rounds: list[int], temperature: float, seed: int
+) -> list[Moment]:
     """Train with uniform selection, and look at every client before each of these rounds."""
     last_round = max(rounds)
     table = {**study, "rounds": max(last_round, 1), "seeds": [seed], "method": [{"name": "uniform"}]}
@@ -80,7 +88,7 @@ def _along_a_run(context: Context, study: Toml, *, rounds: list[int], temperatur
                     accuracy=accuracy,
                     clients=clients,
                     largest_entropy=largest_entropy,
-                    bound=envelope(clients.truth - largest_entropy, clients.dissimilarity),
+                    bound=fit_envelope(clients.truth - largest_entropy, clients.dissimilarity),
                 )
             )
             context.say(f"round {t}: accuracy {accuracy:.3f}")
@@ -149,7 +157,7 @@ def _assumption_table(measured: list[Moment]) -> Table:
     return table
 
 
-def _estimates_chart(measured: list[Moment]) -> alt.ConcatChart:
+def _draw_estimates(measured: list[Moment]) -> alt.ConcatChart:
     import altair as alt
 
     panels = []
@@ -165,7 +173,7 @@ def _estimates_chart(measured: list[Moment]) -> alt.ConcatChart:
     return alt.concat(*panels, columns=2, spacing=20)
 
 
-def _bounds_chart(measured: list[Moment]) -> alt.ConcatChart:
+def _draw_bounds(measured: list[Moment]) -> alt.ConcatChart:
     import altair as alt
 
     axes = {"x": alt.X("gap:Q", title="H(D_k) − H(D_0)"), "y": alt.Y("d:Q", title="‖∇F_k − ∇F‖²")}

@@ -15,7 +15,7 @@ from sortition.reproduction.theory.graph_distance import (
     mean_distance,
     update_errors,
 )
-from sortition.reproduction.theory.long_term import LongRun, long_run, slope
+from sortition.reproduction.theory.long_term import LongRun, gap_exponent, play_long_run
 from sortition.reproduction.theory.loss_covariance import Quadratics, agreement, preference
 from sortition.results.table import Table
 from sortition.selectors import load
@@ -149,7 +149,7 @@ def queues_and_gap(context: Context, *, horizons: list[int], budget: int = 4, se
     for position, rounds in enumerate(horizons):
         gaps_of_horizon = [f"{gaps_of_label[position]:.2e}" for gaps_of_label in gaps.values()]
         table.rows.append([str(rounds), f"{queues[position]:.4f}", *gaps_of_horizon])
-    exponents = [slope(np.array(horizons), gaps_of_label) for gaps_of_label in gaps.values()]
+    exponents = [gap_exponent(np.array(horizons), gaps_of_label) for gaps_of_label in gaps.values()]
     table.rows.append(["exponent", "", *[f"{exponent:.2f}" for exponent in exponents]])
     table.notes.append(
         f"20 clients of 4 kinds, {budget} a round, noisy gradients, {n_seeds} seeds. Gap: F(w_T) − F*. "
@@ -163,7 +163,7 @@ def _mean_runs(context: Context, name: str, *, horizons: list[int], budget: int,
     means = []
     for rounds in horizons:
         context.say(f"{name}: T = {rounds}")
-        runs = [long_run(load(name), rounds, budget=budget, seed=seed) for seed in range(seeds)]
+        runs = [play_long_run(load(name), rounds, budget=budget, seed=seed) for seed in range(seeds)]
         gap = float(np.mean([run.gap for run in runs]))
         queue = float(np.mean([run.queue for run in runs]))
         means.append(LongRun(gap=gap, queue=queue))

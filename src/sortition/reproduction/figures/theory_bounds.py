@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from sortition.core import stream
 from sortition.reproduction.context import Context, Marks
-from sortition.reproduction.theory.identical_labels import between, classify, threshold
+from sortition.reproduction.theory.identical_labels import between_groups, classify, gain_threshold
 from sortition.reproduction.theory.loss_covariance import Quadratics, check_posterior
 from sortition.reproduction.theory.precision import PrecisionCheck, StrataOfQuadratics, check_precision
 from sortition.reproduction.theory.proxy_descent import QuadraticClients, descend_by_proxy
@@ -45,16 +45,16 @@ def precision_of_strata(
                 f"{check.lemma6.tightest:.2f}",
             ]
         )
-        points += _points(check, f"S = {sum(places)}")
+        points += _curve_marks(check, f"S = {sum(places)}")
     table.notes.append(
         f"Quadratic clients in strata of {', '.join(map(str, members))}; {rounds} rounds of {steps} noisy local steps "
         "at the theorem's rates, 400 repetitions. R² and H_k² are the largest that were met. Lemma 5 is an equality "
         "here. C₁ is as printed (eq. 17); the lemmas give 8 (EM − 1)² R² in it, without β."
     )
-    return "\n\n".join([table.markdown(), context.save("precision", _precision_chart(points))])
+    return "\n\n".join([table.markdown(), context.save("precision", _draw_precision(points))])
 
 
-def _points(check: PrecisionCheck, label: str) -> Marks:
+def _curve_marks(check: PrecisionCheck, label: str) -> Marks:
     """Return the curves of a check, as marks of a chart."""
     curves = {f"measured, {label}": check.gap, f"bound, {label}": check.bound}
     return [
@@ -64,7 +64,7 @@ def _points(check: PrecisionCheck, label: str) -> Marks:
     ]
 
 
-def _precision_chart(points: Marks) -> alt.Chart:
+def _draw_precision(points: Marks) -> alt.Chart:
     import altair as alt
 
     return (
@@ -126,7 +126,7 @@ def _gain_table(separations: list[float]) -> Table:
     for separation in separations:
         gradients = separation * directions[groups] + scatter
         spread = dissimilarity(gradients, groups)
-        figures = [between(gradients, groups), threshold(spread), spread.gain]
+        figures = [between_groups(gradients, groups), gain_threshold(spread), spread.gain]
         table.rows.append([f"{separation:g}", *[f"{figure:.3f}" for figure in figures]])
     table.notes.append("20 clients in four strata; inside a stratum gradients scatter by 1 in each of four directions.")
     return table
@@ -166,7 +166,7 @@ def proxy_convergence(context: Context, *, apart: dict[str, float], moments: lis
     )
     for name, distance in apart.items():
         context.say(f"Theorem 1: {name}")
-        world = QuadraticClients.drawn(20, 6, apart=distance)
+        world = QuadraticClients.draw(20, 6, apart=distance)
         proxy = descend_by_proxy(world, rounds=max(moments), cohort=cohort)
         uniform = descend_by_proxy(world, rounds=max(moments), cohort=cohort, uniform=True)
         for t in moments:

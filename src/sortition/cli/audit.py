@@ -125,7 +125,7 @@ def _remark_lines(findings: list[Finding]) -> list[str]:
 
 
 def _belief_lines(findings: list[Finding]) -> list[str]:
-    """Return what was believed, not compared."""
+    """Return a line for each thing that was taken as logged, since nothing could be compared with it."""
     checked = [finding for finding in findings if finding.n_recomputed]
     lines = []
     if any(not finding.replayed and not finding.federated for finding in checked):

@@ -72,6 +72,7 @@ def budget(
 def _cases_of_methods(
     names: list[str], *, clients: int | None, cohort: int | None, rounds: int | None, q: float | None
 ) -> Cases:
+    """Return each named method, with its defaults, in the deployment that the options describe."""
     from sortition.cli.methods import default_instance
     from sortition.core.errors import bad
     from sortition.privacy import Deployment
@@ -92,6 +93,7 @@ def _cases_of_methods(
 
 
 def _cases_of_study(path: Path) -> Cases:
+    """Return the methods of a study, each in its deployment."""
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
     from sortition.studies.study_promises import deployments

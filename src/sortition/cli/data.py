@@ -229,6 +229,7 @@ def _split_parameters(assignments: list[str] | None) -> tuple[TomlTable, TomlTab
 
 
 def _rules_table(family: Family[Any], title: str, *more: list[str]) -> Table:
+    """Return a row for each rule of a family, with its parameters and their defaults."""
     from sortition.results.table import Table
 
     columns = ["name", "parameters and defaults"]
@@ -241,7 +242,7 @@ def _rules_table(family: Family[Any], title: str, *more: list[str]) -> Table:
 
 
 def _download_reporter(screen: Console) -> Callable[[str], None]:
-    """Return what prints plain lines where there is no terminal; the ticking of a download is left out."""
+    """Return a function that prints lines of a download where there is no terminal, without its ticking."""
 
     def report(line: str) -> None:
         if "trying" in line:

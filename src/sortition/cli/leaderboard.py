@@ -158,6 +158,7 @@ def _run_suite_2(options: TrackOptions, *, show: bool, estimate: bool, verify: b
 
 
 def _refuse_options_of_suite_2(given: dict[str, object]) -> None:
+    """Refuse options that only suite 2 has."""
     from sortition.core.errors import bad
 
     for option, value in given.items():
@@ -166,6 +167,7 @@ def _refuse_options_of_suite_2(given: dict[str, object]) -> None:
 
 
 def _refuse_options_of_suite_1(weights: str | None, jobs: int | None) -> None:
+    """Refuse options that only suite 1 has."""
     from sortition.core.errors import bad
 
     if weights is not None:
@@ -236,6 +238,7 @@ def _refuse_excluding_options(
 
 
 def _choose_entries(method: list[str] | None, weights: str | None) -> list[TomlTable]:
+    """Return the entries that the options name; without any, every method with its defaults."""
     from sortition.leaderboard.entries import chosen_entries, default_entries, weighed_entries
 
     if weights is not None:
@@ -266,6 +269,7 @@ def _run_and_collect(
 
 
 def _execute_plan(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execution:
+    """Run what is missing of a plan, and show the progress."""
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 

@@ -113,6 +113,7 @@ def _play_missing(
     *,
     seeds: int | None,
 ) -> QueueOutcome:
+    """Play the runs that these entrants lack in these cells, and print which failed."""
     from sortition.leaderboard.queue import find_missing_jobs, play_jobs
     from sortition.studies.runs.progress import showing
 
@@ -173,6 +174,7 @@ def show_tracks(options: TrackOptions) -> None:
 
 
 def _place_sentence(track: str, title: str, row: str, complete: Sequence[str], unfinished: dict[str, int]) -> str:
+    """Say whether a row is ranked, lacks runs or has none."""
     if row in complete:
         return f"{track}, {title}: {row} is ranked among {len(complete)}."
     if row in unfinished:

@@ -64,6 +64,7 @@ def lint(
 
 
 def _lint_methods(names: list[str], promises: Promises, deployment: Deployment) -> FindingsByLabel:
+    """Lint methods with their defaults under the promises of the command line, of which there must be one."""
     from sortition.cli.methods import default_instance
     from sortition.core.errors import InputError
     from sortition.privacy import Promises, lint

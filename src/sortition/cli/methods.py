@@ -136,6 +136,7 @@ def show(
 
 
 def _parse_shape(inputs: str) -> tuple[int, ...]:
+    """Return the shape of inputs that a text such as ``1,28,28`` gives."""
     from sortition.core.errors import unknown
 
     shape = tuple(int(part) for part in inputs.split(",") if part.strip().isdigit())
@@ -171,6 +172,7 @@ def _traffic_table(
 
 
 def _parameters_table(cls: SelectorClass, selector: AnySelector) -> Table:
+    """Return a row for each parameter of a method: its value and its meaning."""
     from sortition.results.table import Table
 
     meanings = dict(_documented_attributes(inspect.getdoc(cls) or ""))
@@ -196,6 +198,7 @@ def _documented_attributes(doc: str) -> list[tuple[str, str]]:
 
 
 def _needs_table(selector: AnySelector) -> Table:
+    """Return what the server learns of clients under a method, and what that rules out."""
     from sortition.results.table import Table
 
     needs = selector.needs
@@ -225,6 +228,7 @@ def _signal_text(signal: Signal) -> str:
 
 
 def _find_method(name: str) -> SelectorClass:
+    """Return the class of a method by its name or import path; the current folder may hold it."""
     from sortition.studies.method_entries import selector_class
 
     sys.path.insert(0, str(Path.cwd()))
@@ -291,6 +295,7 @@ def _citation_of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
 
 
 def _methods_of_file(path: str, allow: list[str] | None) -> list[SelectorClass]:
+    """Return the classes of the methods that a study's file lists."""
     from sortition.studies.method_entries import selector_class
     from sortition.studies.plan import read
 

@@ -79,6 +79,7 @@ def reproduce(
 
 
 def _print_index() -> None:
+    """Print the presets of each paper, and how far each was run."""
     from sortition.reproduction.index import index_lines, load_extents
 
     for line in index_lines(load_extents()):

@@ -137,6 +137,7 @@ def _print_line(screen: Console, text: str) -> None:
 
 
 def _print_estimate(plan: StudyPlan, jobs: int | None) -> None:
+    """Print how long the runs of a plan would take, by their first rounds."""
     from sortition.results.table import Table
     from sortition.studies.estimate import estimates
     from sortition.studies.workers.local import cores

@@ -38,7 +38,7 @@ OWN = (
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output, as wide as its terminal; 80 columns, or COLUMNS, where it is none.
+    """Return standard output, as wide as its terminal; 80 columns, or COLUMNS, where it is none.
 
     Texts are printed as they are, since folders and labels may have brackets and colons, which rich would interpret.
     """

@@ -121,6 +121,7 @@ class Configurations(BaseModel):
         return [self._default(row) for row in rows]
 
     def _default(self, row: str) -> Entrant:
+        """Return the default row of a method or of a further row."""
         parameters = dict(self.entry.get(row, {}))
         name = str(parameters.pop("name", row))
         return Entrant(label=row, name=name, parameters=parameters)

@@ -312,6 +312,7 @@ class TrackBoard:
         return [self._standing(row, ranks) for row in ranks["area"]]
 
     def _standing(self, row: str, ranks: Mapping[str, Mapping[str, float]]) -> RowStanding:
+        """Return the standing of one row: its ranks, gains, tests, failures and costs."""
         runs = self.runs.filter(pl.col("row") == row)
         gains = self.differences(row, BASELINE)
         worst_cell = min(gains, key=lambda cell: gains[cell])
@@ -362,6 +363,7 @@ class TrackBoard:
         ]
 
     def _sensitivity_without(self, data: str) -> Sensitivity:
+        """Return who is first, and how surely, without the cells of one data set."""
         cells = [cell for cell in self.cells if self.suite.data_of(cell) != data]
         board = replace(self, cells=cells, rows=self.runs.filter(pl.col("row").is_in(self.complete)))
         if not cells:

@@ -51,7 +51,7 @@ def values_by_cell(rows: pl.DataFrame, figure: str) -> Values:
 
 
 def keep_common_seeds(values: Values, methods: Sequence[str]) -> Values:
-    """Only these methods, in cells where all of them have at least three seeds in common, and only those seeds."""
+    """Return the values of these methods on the seeds that all have, of cells with at least three such seeds."""
     paired_values: Values = {}
     for cell, by_method in values.items():
         if not all(method in by_method for method in methods):
@@ -63,7 +63,7 @@ def keep_common_seeds(values: Values, methods: Sequence[str]) -> Values:
 
 
 def compute_standings(values: Values, methods: Sequence[str]) -> list[Standing]:
-    """The methods by mean rank, the best first."""
+    """Return the standing of each method, the best mean rank first."""
     ranks = rank_over_cells(values, methods).ranks
     comparisons = [
         (cell, comparison) for cell, by_method in values.items() for comparison in _compare_in_cell(by_method, methods)
@@ -101,7 +101,7 @@ def compute_standings(values: Values, methods: Sequence[str]) -> list[Standing]:
 
 
 def rank_over_cells(values: Values, methods: Sequence[str]) -> Ranking:
-    """Mean ranks over the cells; runs that diverged are the worst."""
+    """Return mean ranks over the cells; runs that diverged are the worst."""
     means = {
         cell: {method: _mean_over_seeds(by_method[method]) for method in methods} for cell, by_method in values.items()
     }
@@ -109,13 +109,13 @@ def rank_over_cells(values: Values, methods: Sequence[str]) -> Ranking:
 
 
 def _compare_in_cell(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:
-    """Every method of one cell against the baseline; their tests use the pooled spread of the cell."""
+    """Compare every method of one cell with the baseline; their tests use the pooled spread of the cell."""
     challengers = {method: by_method[method] for method in methods if method != BASELINE}
     return list(compare(by_method[BASELINE], challengers).values())
 
 
 def gain_in_cell(by_method: Mapping[str, Mapping[int, float]], method: str) -> float | None:
-    """A method's mean difference from the baseline in one cell; None where the baseline itself diverged."""
+    """Return a method's mean difference from the baseline in one cell; None where the baseline itself diverged."""
     baseline = _mean_over_seeds(by_method[BASELINE])
     if not math.isfinite(baseline):
         return None
@@ -127,7 +127,7 @@ def _mean_over_seeds(by_seed: Mapping[int, float]) -> float:
 
 
 def _cell_of_least_gain(gains: Mapping[str, float]) -> str:
-    """The cell with the least gain; one that diverged counts as least."""
+    """Return the cell with the least gain; one that diverged counts as least."""
     return min(gains, key=lambda cell: _finite_or_worst(gains[cell]), default="")
 
 
@@ -136,7 +136,7 @@ def _finite_or_worst(value: float) -> float:
 
 
 def mean_interval(differences: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """The t-interval of a mean; without bounds of a single value."""
+    """Return the t-interval of a mean; that of a single value is infinite."""
     if differences.size < 2:
         return -math.inf, math.inf
     half = float(stats.t.isf(level / 2, differences.size - 1) * stats.sem(differences))
@@ -146,7 +146,7 @@ def mean_interval(differences: Floats, level: float = LEVEL) -> tuple[float, flo
 def gains_by_family(
     values: Values, families: Mapping[str, Mapping[str, str]], kind: str, methods: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Family → method → mean gain over the baseline in the cells of that family."""
+    """Return family → method → mean gain over the baseline in the cells of that family."""
     gains: dict[str, dict[str, list[float]]] = {}
     for cell, by_method in values.items():
         for method in methods:

@@ -77,6 +77,7 @@ def run_row(run: Run) -> dict[str, Any]:
 
 
 def _unchecked_row(run: Run) -> dict[str, Any]:
+    """Return the row of a run folder; any error means that it is no finished run."""
     figures = run.summary["figures"]
     needs = run.manifest["needs"]
     rounds = max(1, int(run.summary["rounds"]))

@@ -59,6 +59,7 @@ def gain_and_interval(standing: Standing) -> str:
 
 
 def _worst_cell_text(standing: Standing) -> str:
+    """Write the cell in which a method gains least, and how much."""
     if standing.method == BASELINE:
         return "–"
     return f"{points_text(standing.worst_gain)} {standing.worst}"
@@ -106,6 +107,7 @@ def standing_lines(board: Board, methods: Sequence[str]) -> list[str]:
 
 
 def _place_sentence(method: str, heading: str, standings: Sequence[Standing]) -> str:
+    """Say at which place of the ranking a method is."""
     place, standing = next(
         (place, standing) for place, standing in enumerate(standings, start=1) if standing.method == method
     )

@@ -89,6 +89,7 @@ def verdict_sentences(board: TrackBoard) -> list[str]:
 
 
 def _leader_sentence(standings: Sequence[RowStanding]) -> str:
+    """Say who is first, and from how many others it is separated."""
     leader = standings[0]
     followers = standings[1:]
     alike = [row.row for row in followers if row.leader_test and not row.leader_test.separated]

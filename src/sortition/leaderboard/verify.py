@@ -141,7 +141,7 @@ def _row_faults(
 
 
 def find_entrant(row: Row, candidates: Mapping[str, Entrant]) -> Entrant:
-    """Return the entrant of a row; refuse one that the suite's files state otherwise, or do not know."""
+    """Return the entrant of a row; refuse one that the suite's files do not know, or state differently."""
     entrant = _stated_entrant(row)
     stated = candidates.get(row["label"])
     if stated is not None and (stated.configuration, stated.row) != (entrant.configuration, entrant.row):
@@ -173,6 +173,7 @@ def _curve_faults(cell: TrackCell, row: Row, rounds: int, evaluate_every: int) -
 
 
 def _is_plausible(row: Row) -> bool:
+    """Tell whether clocks never run back and all accuracies are between 0 and 1."""
     clocks = np.asarray(row["clocks"], np.float64)
     accuracies = np.asarray(row["accuracies"], np.float64)
     finite = accuracies[~np.isnan(accuracies)]
@@ -267,6 +268,7 @@ def _find_differences(row: Row, played: pl.DataFrame) -> list[str]:
 
 
 def _is_close(repeated: Sequence[float] | None, stored: Sequence[float] | None) -> bool:
+    """Tell whether two stored series have the same length and agree up to rounding."""
     first = np.asarray(repeated or [], np.float64)
     second = np.asarray(stored or [], np.float64)
     if first.shape != second.shape:

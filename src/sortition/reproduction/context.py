@@ -48,6 +48,7 @@ class Context:
         ]
 
     def _all_finished_runs(self) -> list[Run]:
+        """Return the finished runs of all settings and methods."""
         if self.finished is not None:
             return self.finished
         if self.runs is None:

@@ -59,7 +59,7 @@ def _rates(mode: Availability, t: int) -> Array:
 
 
 def _largest_deviation(masks: Array, rates: Array) -> float:
-    """max over clients of |Σ(mask − rate)| / √Σ rate(1 − rate)."""
+    """Return the largest |Σ(mask − rate)| / √Σ rate(1 − rate) over clients."""
     deviation = np.abs((masks - rates).sum(axis=0))
     standard_error = np.sqrt((rates * (1 - rates)).sum(axis=0))
     varies = standard_error > 1e-9

@@ -85,6 +85,7 @@ def embedding(context: Context, *, setting: str, method: str) -> str:
 
 
 def _draw_embedding(x: Floats, labels: Array) -> alt.Chart:
+    """Draw clients in the plane of t-SNE, in the colour of their most frequent label."""
     import altair as alt
     from sklearn.manifold import TSNE
 

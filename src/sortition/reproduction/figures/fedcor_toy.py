@@ -52,6 +52,7 @@ class Toy:
         return np.asarray(self.trained[list(pair)].mean(axis=0))
 
     def _train(self, client: int) -> Floats:
+        """Return the model (3,) after local steps of one client from the common one."""
         x = self.x[client]
         y = self.y[client]
         w = self.w.copy()

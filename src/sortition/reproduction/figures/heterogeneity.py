@@ -114,6 +114,7 @@ def _extreme_fifths(values: Array, truth: Array) -> str:
 
 
 def _estimates_table(measured: list[Moment]) -> Table:
+    """Return how the estimated entropies agree with the true ones, at each moment."""
     columns = ["round", "test accuracy", "rank correlation, bias", "rank correlation, row means"]
     table = Table("Estimated and true label entropy", [*columns, "H, skewed – balanced", "Ĥ, skewed – balanced"])
     for moment in measured:
@@ -136,6 +137,7 @@ def _estimates_table(measured: list[Moment]) -> Table:
 
 
 def _assumption_table(measured: list[Moment]) -> Table:
+    """Return the constants with which the slides' assumption holds, at each moment."""
     columns = ["round", "rank correlation with H", "κ", "ρ", "β", "slack saved"]
     table = Table("‖∇F_k − ∇F‖² ≤ κ − ρ e^{β(H(D_k) − H(D_0))}", columns)
     for moment in measured:
@@ -158,6 +160,7 @@ def _assumption_table(measured: list[Moment]) -> Table:
 
 
 def _draw_estimates(measured: list[Moment]) -> alt.ConcatChart:
+    """Draw estimated against true entropy, a picture for each moment."""
     import altair as alt
 
     panels = []
@@ -174,6 +177,7 @@ def _draw_estimates(measured: list[Moment]) -> alt.ConcatChart:
 
 
 def _draw_bounds(measured: list[Moment]) -> alt.ConcatChart:
+    """Draw each client's dissimilarity and the bound that the assumption gives, a picture for each moment."""
     import altair as alt
 
     axes = {"x": alt.X("gap:Q", title="H(D_k) − H(D_0)"), "y": alt.Y("d:Q", title="‖∇F_k − ∇F‖²")}

@@ -115,6 +115,7 @@ def first_gradients(run: Run) -> Array:
 
 
 def _measured_gradients(run: Run) -> Array:
+    """Train every client once from the initial model, and return the updates per local step (N, P)."""
     config = validated(RunConfig, run.config, str(run.path))
     world = build_federation.setup(config)[1].world
     everybody = np.arange(world.n_clients)

@@ -260,6 +260,7 @@ def _first_configs(of: str, settings: list[str], method: str) -> list[RunConfig]
 
 
 def _draw_histogram(values: Floats, title: str) -> alt.LayerChart:
+    """Draw the histogram of a principal component beside the normal density."""
     import altair as alt
 
     heights, edges = np.histogram(values, bins=40, range=(-4, 4), density=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def precision_of_strata(
     context: Context, *, members: list[int], seats: list[list[int]], curvature: list[float], rounds: int, steps: int
 ) -> str:
-    """FedSS's Theorem 1 and Lemmas 4 to 6 along a played federation: a table and a picture."""
+    """Check FedSS's Theorem 1 and Lemmas 4 to 6 along a played federation, in a table and a picture."""
     world = StrataOfQuadratics(np.array(members), np.array(curvature))
     table = Table(
         "FedSS's Theorem 1 and Lemmas 4 to 6 (claims: gap ≤ bound; each lemma's ratio of left to right side ≤ 1)",
@@ -82,7 +82,7 @@ def _draw_precision(points: Marks) -> alt.Chart:
 
 
 def identical_labels(context: Context, *, labels: list[int], clients: int, most: int, separations: list[float]) -> str:
-    """FedSS's Proposition 2: how clients are classified, and from which separation of the gradients on it pays."""
+    """Check FedSS's Proposition 2: how clients are classified, and how separate gradients must be for a gain."""
     return "\n\n".join(
         [
             _classification_table(labels=labels, clients=clients, most=most).markdown(),
@@ -92,6 +92,7 @@ def identical_labels(context: Context, *, labels: list[int], clients: int, most:
 
 
 def _classification_table(*, labels: list[int], clients: int, most: int) -> Table:
+    """Return how many strata are found where every client has one label, and whether they are the labels."""
     table = Table(
         "Proposition 2, first step: one label a client (claim: K = L, score 1, and no other K° has score 1)",
         ["labels L", "strata found", "they are the labels", "score", "largest score of another K°"],
@@ -113,6 +114,7 @@ def _classification_table(*, labels: list[int], clients: int, most: int) -> Tabl
 
 
 def _gain_table(separations: list[float]) -> Table:
+    """Return from which separation of the gradients on stratifying gains."""
     table = Table(
         "Proposition 2, second step: the gain of stratifying (claim: positive where strata are far enough apart)",
         ["distance of the strata's centres", "between, Σ N_k‖h̄_k − h̄‖²", "threshold", "H² − Σ N_k H_k²/N"],
@@ -133,7 +135,7 @@ def _gain_table(separations: list[float]) -> Table:
 
 
 def posterior_of_cohorts(context: Context, *, rates: list[float], clients: int = 10, size: int = 3) -> str:
-    """FedCor's Lemma 1: the loss change of every cohort beside its posterior mean."""
+    """Check FedCor's Lemma 1: the loss change of every cohort against its posterior mean."""
     world = Quadratics(clients=clients)
     table = Table(
         "Lemma 1: every cohort's loss change (eq. 6) and its posterior mean given the cohort's own (eq. 7)",
@@ -159,7 +161,7 @@ def posterior_of_cohorts(context: Context, *, rates: list[float], clients: int =
 
 
 def proxy_convergence(context: Context, *, apart: dict[str, float], moments: list[int], cohort: int = 4) -> str:
-    """FedCor's Theorem 1: Δ_t, the gap and the δ of Assumption 7 along the proxy's descent."""
+    """Check FedCor's Theorem 1: Δ_t, the gap and the δ of Assumption 7 along the proxy's descent."""
     table = Table(
         "Theorem 1, the proxy algorithm (claims: Δ_t = O(1/t), and the gap vanishes with it)",
         ["clients", "t", "Δ_t, proxy", "gap, proxy", "gap, uniform", "δ that Assumption 7 needs up to t"],
@@ -186,7 +188,7 @@ def proxy_convergence(context: Context, *, apart: dict[str, float], moments: lis
 
 
 def representation_bound(context: Context, *, kinds: list[int], clients: int = 12, size: int = 4) -> str:
-    """LongFed's Theorem 1: the estimation error of all cohorts and its upper bound."""
+    """Check LongFed's Theorem 1: the estimation error of all cohorts against its upper bound."""
     table = Table(
         "Theorem 1: the estimation error E(S) (eq. 2) and its bound Ē(S) (eq. 3), all cohorts",
         ["kinds of clients", "largest E/Ē", "mean E/Ē", "rank correlation", "E: Ē's cohort", "E: best", "E: mean"],

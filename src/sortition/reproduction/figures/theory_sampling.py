@@ -21,7 +21,7 @@ from sortition.selectors.fedss.allocation import apportion
 def strata_lemmas(
     context: Context, *, members: list[int], available: list[int], budgets: list[int], steps: int, rate: float
 ) -> str:
-    """FedSS's Lemmas 1 to 3 on a quadratic federation whose availability sets and samples can all be enumerated."""
+    """Check FedSS's Lemmas 1 to 3 on a quadratic federation whose availability and samples can all be enumerated."""
     N_k = np.array(members)
     groups = np.repeat(np.arange(len(members)), members)
     optima = _draw_optima(groups)
@@ -86,7 +86,7 @@ def _available_sets(members: list[int], available: list[int]) -> list[tuple[floa
 def entropy_and_rate(
     context: Context, *, alphas: list[float], priors: dict[str, list[float]], gammas: list[float], rounds: int
 ) -> str:
-    """The slides' rate: its bound falls as Σ_k ω_k e^{β(H(D_k) − H(D_0))} grows; the gradient beside it."""
+    """Check the slides' rate: its bound falls as Σ_k ω_k e^{β(H(D_k) − H(D_0))} grows; the gradient beside it."""
     seeds = context.seeds or 5
     tables = []
     for name, prior in priors.items():

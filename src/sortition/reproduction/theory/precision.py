@@ -46,7 +46,7 @@ class StrataOfQuadratics:
         return np.asarray(centres[self.groups] + rng.normal(size=(self.groups.size, size)))
 
     def gap(self, models: Array) -> Floats:
-        """F(ω) − F* of models (…, d): ½(ω − ω*)ᵀA(ω − ω*)."""
+        """Return F(ω) − F* of models (…, d): ½(ω − ω*)ᵀA(ω − ω*)."""
         return np.asarray(0.5 * (self.curvature * (models - self.optima.mean(axis=0)) ** 2).sum(axis=-1))
 
     @property
@@ -105,7 +105,7 @@ def precision_bound(
     sampling_error: float,
     distance: float,
 ) -> Floats:
-    """B^ss after each number of ``rounds``, eqs. 16 to 18.
+    """Return B^ss after each number of ``rounds``, eqs. 16 to 18.
 
     Args:
         beta: smoothness.

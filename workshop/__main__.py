@@ -15,9 +15,9 @@ def main() -> None:
     options = _options()
     match options.part:
         case "pages":
-            from workshop.method_pages import write_kept_pages
+            from workshop.method_pages import write_generated_pages
 
-            write_kept_pages(DOCS)
+            write_generated_pages(DOCS)
         case "notebooks":
             from workshop.notebook_outputs import fill_notebooks
 
@@ -55,9 +55,9 @@ def main() -> None:
             if not options.strips:
                 write_table()
         case "metrics":
-            from workshop.metrics_picture import draw
+            from workshop.metrics_picture import draw_picture
 
-            draw()
+            draw_picture()
         case "gallery":
             from workshop.gallery import write_gallery
 

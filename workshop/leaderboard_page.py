@@ -15,7 +15,7 @@ from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import candidate_labels, choose_tuned_labels, plain_rows, tuned_rows, weighed_rows
 from sortition.results.table import Table
 from sortition.selectors import VARIANTS, discover, variant_entry
-from workshop.leaderboard_diagram import diagram
+from workshop.leaderboard_diagram import draw_diagram
 
 KINDS = ("data", "partition", "availability", "cohort", "dropout")
 METHODS_BY_FAMILY = 8  # columns of the tables by family
@@ -78,7 +78,7 @@ A method chooses whom, and how much each update weighs. Here every cohort is wei
 """
 
 
-def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
+def page_markdown(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     """Return the whole page as Markdown; ``picture`` is the diagram's address, where there is one."""
     plain = plain_rows(rows)
     introduction = INTRODUCTION.format(
@@ -91,13 +91,13 @@ def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     for half in reversed(HALVES):
         board = Board(suite, suite.cells(half), plain)
         parts.append(f"## The half *{half}*")
-        parts += _standings(board)
+        parts += _standings_parts(board)
         if half == "held-out" and board.ranked and picture:
             parts.append(f"![Critical-difference diagram]({picture})")
         parts += _methods_without_runs(board)
         if half == "held-out" and board.ranked:
             parts += ["### By family of scenario", *(table.markdown() for table in _family_tables(board))]
-            parts += _tuned_and_weighed(suite, rows)
+            parts += _tuned_and_weighed_parts(suite, rows)
     parts += ["## The cells", _cells_table(suite).markdown(), JOIN]
     return "\n\n".join(parts).rstrip() + "\n"
 
@@ -112,7 +112,7 @@ def variants_table(rows: pl.DataFrame) -> Table:
     return table
 
 
-def _tuned_and_weighed(suite: Suite, rows: pl.DataFrame) -> Iterator[str]:
+def _tuned_and_weighed_parts(suite: Suite, rows: pl.DataFrame) -> Iterator[str]:
     """Yield the sections on tuned methods and on methods weighed alike, on the held-out half, where they have run."""
     cells = suite.cells("held-out")
     best_by_method = choose_tuned_labels(suite, rows)
@@ -123,14 +123,14 @@ def _tuned_and_weighed(suite: Suite, rows: pl.DataFrame) -> Iterator[str]:
                 f"{label} of {len(candidate_labels()[method])}" for method, label in sorted(best_by_method.items())
             ]
             yield TUNED.format(chosen=", ".join(labels)).strip()
-            yield from _standings(board)
+            yield from _standings_parts(board)
     board = Board(suite, cells, weighed_rows(rows, "size"))
     if board.ranked:
         yield WEIGHED.strip()
-        yield from _standings(board)
+        yield from _standings_parts(board)
 
 
-def _standings(board: Board) -> Iterator[str]:
+def _standings_parts(board: Board) -> Iterator[str]:
     """Yield the table of standings, who is not finished, and which mean ranks differ."""
     n_cells = len(board.cells)
     if not board.ranked:
@@ -196,6 +196,6 @@ def write_page(suite: Suite, rows: pl.DataFrame, path: Path) -> None:
         ranks = rank_over_cells(values, board.ranked)
         diagram_path = path.parent / "images" / f"{path.stem}.svg"
         diagram_path.parent.mkdir(parents=True, exist_ok=True)
-        diagram_path.write_text(diagram(ranks.ranks, ranks.critical, title))
+        diagram_path.write_text(draw_diagram(ranks.ranks, ranks.critical, title))
         picture = f"images/{diagram_path.name}"
-    path.write_text(page(suite, rows, picture))
+    path.write_text(page_markdown(suite, rows, picture))

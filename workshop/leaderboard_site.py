@@ -28,7 +28,7 @@ LARGEST = 8_000_000  # bytes of the page
 COLUMNS = ("rank", "gain", "low", "high", "end", "better", "worse", "failures", "megabytes", "milliseconds", "hours")
 
 
-def html(data: Data, parquet: bytes) -> str:
+def site_html(data: Data, parquet: bytes) -> str:
     """Return the whole page; Parquet and CSV files are inside, to be saved."""
     parts = {
         "STYLE": (ASSETS / "page.css").read_text(encoding="utf-8"),
@@ -72,7 +72,7 @@ def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> Data:
     verified_path = results_folder / VERIFIED
     verified = json.loads(verified_path.read_text(encoding="utf-8")) if verified_path.exists() else {}
     data = page_data(suite, load_configurations(), results, verified, date=datetime.now(UTC).date().isoformat())
-    text = html(data, parquet_bytes(results))
+    text = site_html(data, parquet_bytes(results))
     if len(text) > LARGEST:
         raise SystemExit(f"{page} would have {len(text):,} bytes, more than {LARGEST:,}")
     page.parent.mkdir(parents=True, exist_ok=True)

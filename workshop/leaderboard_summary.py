@@ -34,7 +34,7 @@ not separated at 5 %.
 NOT_RUN = "No row of this track is finished: {runs} runs are stored."
 
 
-def summary(suite: TrackSuite, configurations: Configurations, results: pl.DataFrame) -> str:
+def summary_page(suite: TrackSuite, configurations: Configurations, results: pl.DataFrame) -> str:
     """Return the whole page as Markdown."""
     parts = [INTRODUCTION.format(version=suite.version, cells=len(suite.cell))]
     for track in TRACKS:
@@ -45,12 +45,12 @@ def summary(suite: TrackSuite, configurations: Configurations, results: pl.DataF
             parts.append(NOT_RUN.format(runs=runs_of_track))
         for title, board in boards.items():
             if board.complete:
-                parts += _board(title, board)
+                parts += _board_parts(title, board)
     parts += ["## The cells", _cells_table(suite).markdown()]
     return "\n\n".join(parts).rstrip() + "\n"
 
 
-def _board(title: str, board: TrackBoard) -> Iterator[str]:
+def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
     ranking = board.ranking()
     yield f"### {title.capitalize()} parameters"
     yield f"{len(board.cells)} held-out cells, {board.runs.height} runs, {len(board.complete)} rows."
@@ -97,4 +97,4 @@ def write_summary(results_folder: Path = RESULTS, page: Path = PAGE) -> None:
     """Write the page from stored results."""
     suite = load_tracks()
     results = read_cells(suite, results_folder, suite.cell)
-    page.write_text(summary(suite, load_configurations(), results), encoding="utf-8")
+    page.write_text(summary_page(suite, load_configurations(), results), encoding="utf-8")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import polars as pl
 from tests.leaderboard.rows import table
-from workshop.leaderboard_page import page
+from workshop.leaderboard_page import page_markdown
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.suite import load_suite
@@ -22,7 +22,7 @@ def test_tuned_is_what_was_best_on_the_tuning_half_whatever_the_other_half_says(
     rows = rows.with_columns(better.alias("auc").cast(pl.Float32))
     assert choose_tuned_labels(SUITE, rows) == {"fedgs": labels[1]}
     assert set(tuned_rows(SUITE, rows)["method"]) == {"uniform", labels[1]}
-    assert f"{labels[1]} of 3" in page(SUITE, rows)
+    assert f"{labels[1]} of 3" in page_markdown(SUITE, rows)
 
 
 def test_nothing_is_tuned_before_all_candidates_have_run_in_every_cell():
@@ -38,4 +38,4 @@ def test_weighed_alike_is_a_table_of_its_own_with_its_own_baseline():
     board = Board(SUITE, SUITE.cells("held-out"), weighed_rows(rows, "size"))
     gains = {one.method: one.gain for one in board.standings("auc")}
     assert abs(gains["fedgs"] - 0.01) < 0.002
-    assert "### Weighed alike" in page(SUITE, rows)
+    assert "### Weighed alike" in page_markdown(SUITE, rows)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.leaderboard.rows import table
-from workshop.leaderboard_page import page, variants_table
+from workshop.leaderboard_page import page_markdown, variants_table
 from workshop.leaderboard_readme import PLACES, top_of_tracks, top_table, with_top
 from workshop.readme_bullets import bullets
 
@@ -84,4 +84,6 @@ def test_readme_and_page_show_the_runs_that_are_committed():
     rows = read_stored_runs(ROOT / "docs" / "leaderboard.parquet")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert with_top(readme, board(rows)) == readme
-    assert page(SUITE, rows, "images/leaderboard.svg") == (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
+    assert page_markdown(SUITE, rows, "images/leaderboard.svg") == (ROOT / "docs" / "leaderboard.md").read_text(
+        encoding="utf-8"
+    )

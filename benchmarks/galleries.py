@@ -38,16 +38,16 @@ def draw(name: str, folder: Path, seed: int) -> list[Path]:
 
 def _mode(name: str, dataset: Dataset, seed: int) -> Availability:
     partition = "dirichlet-sizes" if name.endswith("data-first") else "labels"
-    parts = previews.split(dataset, partition, CLIENTS, seed, {})
+    parts = previews.split_dataset(dataset, partition, CLIENTS, seed, {})
     parameters = {"matrix": _shifts()} if name == "trace" else {}
-    return previews.mode_over(name, dataset, parts, seed, parameters)
+    return previews.build_mode(name, dataset, parts, seed, parameters)
 
 
 def _sorted_masks(mode: Availability) -> np.ndarray:
     """Return masks with clients of similar rates side by side; the first round's rates count most."""
     rates = [mode.rates(t) for t in range(ROUNDS)]
     keys = np.stack([np.zeros(mode.clients) if rate is None else rate for rate in reversed(rates)])
-    return previews.masks(mode, ROUNDS)[:, np.lexsort(keys)]
+    return previews.reachable_by_round(mode, ROUNDS)[:, np.lexsort(keys)]
 
 
 def _shifts() -> list[list[int]]:

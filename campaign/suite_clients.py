@@ -22,7 +22,7 @@ from sortition.core.arrays import Floats, worst_tenth
 from sortition.core.round_record import RoundRecord
 from sortition.leaderboard.entrants import BASELINE, Entrant, load_configurations
 from sortition.leaderboard.figures import Curve
-from sortition.leaderboard.run_rows import choices_digest, read_all
+from sortition.leaderboard.run_rows import choices_digest, read_cells
 from sortition.leaderboard.run_seconds import estimated_seconds
 from sortition.leaderboard.tracks import TrackCell, TrackSuite, load_tracks
 from sortition.learning.vector import Vector
@@ -192,6 +192,6 @@ def report(path: Path, cells: Sequence[str], *, seeds: int, show: bool) -> int:
 
 def _stored_choices(suite: TrackSuite) -> dict[tuple[str, str, int], str]:
     """Return the digest of the choices of every stored run, by cell, label and seed."""
-    rows = read_all(suite, STORED, suite.cells("seconds", "held-out"))
+    rows = read_cells(suite, STORED, suite.cells("seconds", "held-out"))
     columns = rows.filter(pl.col("choices").is_not_null()).select("cell", "label", "seed", "choices")
     return {(cell, label, seed): choices for cell, label, seed, choices in columns.iter_rows()}

@@ -27,7 +27,7 @@ from sortition.report.measured_trust import (
     MOST_PLACES,
     MeasuredTrust,
     MethodTrust,
-    from_table,
+    parse_measured_trust,
 )
 from sortition.selectors import discover
 from sortition.simulation import run
@@ -299,7 +299,7 @@ def write_pages(measured: MeasuredTrust, docs: Path) -> None:
 
 def under_attack(measured: MeasuredTrust, method: str) -> str:
     """The paragraph of a method's page; empty where the method meets every goal."""
-    if not measured.methods[method].shortfalls():
+    if not measured.methods[method].missed_goals():
         return ""
     return (
         "**Under attack.** With a tenth of adaptive adversaries and the trusted set-up of [guards](../guards.md), "
@@ -337,9 +337,9 @@ def report(given: argparse.Namespace) -> int:
     if given.table:
         path = Path(given.table)
         if path.exists():
-            measured = merged(from_table(json.loads(path.read_text())), measured)
+            measured = merged(parse_measured_trust(json.loads(path.read_text())), measured)
         path.write_text(json.dumps(asdict(measured), indent=1) + "\n")
         write_pages(measured, Path("docs"))
     print(table(measured))
     print(unguarded(outcomes))
-    return int(any(figures.shortfalls() for figures in measured.methods.values()))
+    return int(any(figures.missed_goals() for figures in measured.methods.values()))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from workshop.repository_links import plain
+from workshop.repository_links import without_outside_links
 
 from sortition.selectors import discover
 from sortition.studies.study_table import Study
@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 def test_every_method_has_a_page_and_every_parameter_a_meaning(name):
     page = DOCS / "methods" / f"{name}.md"
     assert page.read_text().startswith("# "), name
-    facts = method_pages.method_facts(name)
+    facts = method_pages.facts_sections(name)
     assert "## Citation" in facts
     assert "## Deviations" in facts
     rows = [line for line in facts.splitlines() if line.startswith("| `") and line.count("|") == 4]
@@ -29,8 +29,8 @@ def test_every_method_has_a_page_and_every_parameter_a_meaning(name):
 
 
 def test_every_key_of_a_study_has_a_meaning():
-    for title, cls in reference_pages.tables():
-        silent = [key.name for key in reference_pages.keys(cls) if not key.meaning]
+    for title, cls in reference_pages.study_tables():
+        silent = [key.name for key in reference_pages.table_keys(cls) if not key.meaning]
         assert silent == [], f"{title}: say what these mean in the docstring of {cls.__name__}: {silent}"
 
 
@@ -39,11 +39,11 @@ def test_every_key_of_a_run_folder_has_a_type_and_a_meaning():
     assert [line for line in rows if "|  |" in line] == []
     assert any(row.startswith("| `cohort` |") and row.endswith("| list of whole numbers |") for row in rows)
     for cls in reference_pages.RECORDS.values():
-        assert set(cls.__annotations__) <= set(reference_pages.meanings(cls))
+        assert set(cls.__annotations__) <= set(reference_pages.attribute_meanings(cls))
 
 
 def test_generated_pages_in_the_repository_are_current():
-    for name, text in method_pages.kept_pages(DOCS).items():
+    for name, text in method_pages.generated_pages(DOCS).items():
         assert (DOCS / name).read_text() == text, f"docs/{name} is out of date: run make pages"
 
 
@@ -58,7 +58,7 @@ def test_every_signal_is_described():
 
 
 def test_every_command_is_described():
-    text = reference_pages.command_line()
+    text = reference_pages.command_line_page()
     for command in ("run", "report", "reproduce", "list", "show", "check", "audit", "why", "data get"):
         assert f"## `sortition {command}`" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
@@ -69,16 +69,16 @@ def test_every_command_is_described():
 
 
 def test_the_page_of_study_keys_says_where_options_of_names_are():
-    assert sorted(reference_pages.ABOUT) == sorted({title for title, _ in reference_pages.tables()})
-    assert ":mod:" not in reference_pages.study_keys()
+    assert sorted(reference_pages.ABOUT) == sorted({title for title, _ in reference_pages.study_tables()})
+    assert ":mod:" not in reference_pages.study_keys_page()
     assert (
         "| `milestones` | rounds from which the learning rate is multiplied by `drop`. | list of whole numbers | none |"
-        in reference_pages.study_keys()
+        in reference_pages.study_keys_page()
     )
 
 
 def test_the_page_of_study_keys_gives_every_type_that_a_file_may_have():
-    kinds = {key.name: key.type for key in reference_pages.keys(Study)}
+    kinds = {key.name: key.type for key in reference_pages.table_keys(Study)}
     assert kinds["seeds"] == "whole number or list of whole numbers"
     assert kinds["track"] == "table or list of tables"
 
@@ -105,10 +105,10 @@ def test_every_page_is_reached_from_the_index():
 def test_links_out_of_the_documentation_become_words(tmp_path):
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "fedgs.md").write_text("# FedGS")
-    assert plain("engine", "see [the code](../src/sortition/core/turn.py)", tmp_path) == "see the code"
-    assert plain("engine", "see [FedGS](methods/fedgs.md)", tmp_path) == "see [FedGS](methods/fedgs.md)"
-    assert plain("engine", "see [more](../CONTRIBUTING.md)", tmp_path) == "see [more](/contributing.md)"
-    assert plain("engine", "see [all](methods/)", tmp_path) == "see all"
+    assert without_outside_links("engine", "see [the code](../src/sortition/core/turn.py)", tmp_path) == "see the code"
+    assert without_outside_links("engine", "see [FedGS](methods/fedgs.md)", tmp_path) == "see [FedGS](methods/fedgs.md)"
+    assert without_outside_links("engine", "see [more](../CONTRIBUTING.md)", tmp_path) == "see [more](/contributing.md)"
+    assert without_outside_links("engine", "see [all](methods/)", tmp_path) == "see all"
 
 
 def test_a_methods_page_is_whole():
@@ -128,7 +128,7 @@ def test_a_methods_page_is_whole():
 
 
 def test_the_guide_names_every_method_and_no_other():
-    table = method_pages.methods_by_knowledge()
+    table = method_pages.knowledge_table()
     assert sorted(re.findall(r"\(methods/([\w-]+)\.md\)", table)) == discover()
     row = next(line for line in table.splitlines() if line.startswith("| single updates"))
     assert "[hics]" in row
@@ -136,9 +136,9 @@ def test_the_guide_names_every_method_and_no_other():
 
 
 def test_reproduction_pages_are_listed_by_their_paper():
-    from workshop.reproduction_titles import TITLES, titled
+    from workshop.reproduction_titles import TITLES, with_lower_headings
 
-    text = titled("# Table 2\n\n```\n# a comment\n```\n\n## Runs\n", "FedGS")
+    text = with_lower_headings("# Table 2\n\n```\n# a comment\n```\n\n## Runs\n", "FedGS")
     assert text == "# FedGS\n\n## Table 2\n\n```\n# a comment\n```\n\n### Runs\n"
     assert {page.stem for page in (DOCS / "reproduction").glob("*.md")} == {*TITLES, "README"}
 
@@ -159,12 +159,12 @@ PATHS = {  # what a newcomer looks for: the pages on the way from the first one,
 def built(page: str) -> str:
     """The source of a page with what is generated."""
     if page.startswith("reference/study"):
-        return reference_pages.study_keys()
+        return reference_pages.study_keys_page()
     if page == "methods/index":
-        return method_pages.method_list()
+        return method_pages.method_list_page()
     text = (DOCS / f"{page}.md").read_text()
     if page.startswith("methods/"):
-        text += method_pages.method_facts(page.removeprefix("methods/"))
+        text += method_pages.facts_sections(page.removeprefix("methods/"))
     return text
 
 
@@ -191,7 +191,7 @@ def test_every_page_has_an_idea_and_a_picture(name):
 
 
 def test_a_page_without_sections_or_picture_stays_readable(tmp_path):
-    illustrated = method_pages.illustrated
+    illustrated = method_pages.with_picture
     assert illustrated("# X\n\nIdea.\n", "none", tmp_path) == "# X\n\nIdea.\n"
     assert illustrated("# X\n\nIdea.\n", "fedgs", DOCS).startswith("# X\n\nIdea.\n\n```{figure}")
 

@@ -15,9 +15,9 @@ def main() -> None:
     options = _options()
     match options.part:
         case "pages":
-            from workshop.method_pages import write_kept_pages
+            from workshop.method_pages import write_generated_pages
 
-            write_kept_pages(DOCS)
+            write_generated_pages(DOCS)
         case "notebooks":
             from workshop.notebook_outputs import fill_notebooks
 
@@ -57,9 +57,9 @@ def main() -> None:
             if not options.strips:
                 write_table()
         case "metrics":
-            from workshop.metrics_picture import draw
+            from workshop.metrics_picture import draw_picture
 
-            draw()
+            draw_picture()
         case "gallery":
             from workshop.gallery import write_gallery
 
@@ -101,7 +101,7 @@ def _options() -> argparse.Namespace:
 def _write_leaderboard(folder: Path | None) -> None:
     """Write the page and the README's table; runs of a folder first replace docs/leaderboard.parquet."""
     from sortition.core.errors import bad
-    from sortition.leaderboard.results import RUNS, stored, write_runs
+    from sortition.leaderboard.results import RUNS, read_stored_runs, write_runs
     from sortition.leaderboard.suite import load_suite
     from workshop.leaderboard_page import write_page
     from workshop.leaderboard_readme import KEPT_RUNS, write_top
@@ -109,8 +109,8 @@ def _write_leaderboard(folder: Path | None) -> None:
     if folder is not None:
         if not (folder / RUNS).exists():
             raise bad("--runs", f"a folder with the file {RUNS}", str(folder), "'sortition leaderboard -o' makes it.")
-        write_runs(stored(folder / RUNS), KEPT_RUNS)
-    write_page(load_suite(), stored(KEPT_RUNS), DOCS / "leaderboard.md")
+        write_runs(read_stored_runs(folder / RUNS), KEPT_RUNS)
+    write_page(load_suite(), read_stored_runs(KEPT_RUNS), DOCS / "leaderboard.md")
     write_top()
 
 

@@ -65,11 +65,11 @@ class Work:
 def draw_strips() -> None:
     """Play three small federations, and draw them."""
     path = DOCS / "images" / "time.svg"
-    path.write_text(picture({name: observed(pace) for name, pace in PACES.items()}))
+    path.write_text(draw_picture({name: observe_run(pace) for name, pace in PACES.items()}))
     print(path, f"{path.stat().st_size:,} bytes")
 
 
-def observed(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
+def observe_run(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
     """Return all work of a run until the last second that is shown, and the seconds of its steps."""
     _, what = setup(plan({**FEDERATION, "pace": pace}).runs[0])
     simulation = start(what)
@@ -78,7 +78,7 @@ def observed(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
     while simulation.clock < SHOWN_SECONDS:
         simulation.before_training()
         open_work = {work.client: work for work in works if work.fate == "still at work"}
-        for work in dispatched(simulation):
+        for work in dispatched_work(simulation):
             if work.client not in open_work:
                 works.append(work)
                 open_work[work.client] = work
@@ -98,7 +98,7 @@ def observed(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
     return works, steps
 
 
-def dispatched(simulation: Simulation) -> list[Work]:
+def dispatched_work(simulation: Simulation) -> list[Work]:
     """Return the work that is under way after a dispatch."""
     if isinstance(simulation, OverlappingSimulation):
         return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
@@ -109,7 +109,7 @@ def dispatched(simulation: Simulation) -> list[Work]:
     return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]
 
 
-def picture(runs: dict[str, tuple[list[Work], list[float]]]) -> str:
+def draw_picture(runs: dict[str, tuple[list[Work], list[float]]]) -> str:
     """Draw the SVG: a strip per pace, a row per client, seconds from left to right."""
     strip = CLIENTS * ROW
     height = len(runs) * (strip + GAP) + 24
@@ -132,7 +132,7 @@ def picture(runs: dict[str, tuple[list[Work], list[float]]]) -> str:
         marks = "".join(f"M{_x(second):.1f} {top}v{strip}" for second in shown)
         lines.append(f"<path d='{marks}' stroke='{TEXT}' stroke-opacity='.6' fill='none'/>")
         for fate, colour in FATES.items():
-            bars = [_bar(work, top) for work in works if work.fate == fate and work.begins < SHOWN_SECONDS]
+            bars = [_draw_bar(work, top) for work in works if work.fate == fate and work.begins < SHOWN_SECONDS]
             lines.append(f"<path d='{''.join(bars)}' stroke='{colour}' stroke-width='{BAR}' fill='none'/>")
         lines += [
             f"<text x='{_x(second):.1f}' y='{top + strip + 12}' text-anchor='middle'>{second} s</text>"
@@ -151,7 +151,7 @@ def _x(second: float) -> float:
     return LEFT + WIDTH * second / SHOWN_SECONDS
 
 
-def _bar(work: Work, top: int) -> str:
+def _draw_bar(work: Work, top: int) -> str:
     """Draw the work of a client as a stroke that leaves a gap to the next."""
     begins = _x(work.begins)
     ends = _x(min(work.ends, SHOWN_SECONDS))

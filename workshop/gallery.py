@@ -69,7 +69,7 @@ class Example:
     text: str
 
 
-def examples() -> list[Example]:
+def read_examples() -> list[Example]:
     """Return the files of the gallery, in the order of the page."""
     return [read_example(FILES / f"{name}.toml") for name in PICTURE_OF]
 
@@ -93,18 +93,18 @@ def read_example(path: Path) -> Example:
 def write_gallery() -> None:
     """Run every study of the gallery, and write the page and its pictures."""
     sections = [INTRODUCTION]
-    for example in examples():
+    for example in read_examples():
         with tempfile.TemporaryDirectory() as folder:
             result = study(FILES / f"{example.name}.toml", out=folder)
             picture = PICTURE_OF[example.name]
             figure = result.figure(
                 picture.chart, PICTURES / f"{example.name}.svg", setting=picture.setting, width=WIDTH
             )
-            sections.append(section(example, result.conclusions, figure.caption))
+            sections.append(write_section(example, result.conclusions, figure.caption))
     PAGE.write_text("\n".join(sections), encoding="utf-8")
 
 
-def section(example: Example, conclusions: list[str], caption: str) -> str:
+def write_section(example: Example, conclusions: list[str], caption: str) -> str:
     """Write the section of one study."""
     verdicts = "\n".join(f"- {sentence}" for sentence in conclusions)
     return f"""## {example.question}
@@ -119,7 +119,7 @@ What its runs said:
 
 {verdicts}
 
-{command(example)}
+{command_text(example)}
 
 ```toml
 {example.text.rstrip()}
@@ -127,6 +127,6 @@ What its runs said:
 """
 
 
-def command(example: Example) -> str:
+def command_text(example: Example) -> str:
     """Return how the study is run."""
     return f"`sortition run examples/gallery/{example.name}.toml -o runs/{example.name}`:"

@@ -52,7 +52,7 @@ def dry_run(suite: TrackSuite, cell: TrackCell) -> DryRun:
     return DryRun(clock=statistics.median(clocks), cpu=(time.process_time() - started) / len(clocks))
 
 
-def rounded(clock: float) -> float:
+def round_clock(clock: float) -> float:
     """Return a clock with three significant digits."""
     return float(f"{clock:.{DIGITS}g}")
 
@@ -74,6 +74,6 @@ def write_budgets(path: Path = FILE, say: Callable[[str], object] = print) -> No
     for cell in suite.cell:
         if cell.is_timed and cell.seconds is None:
             measured = dry_run(suite, cell)
-            text = with_budget(path.read_text(encoding="utf-8"), cell.name, rounded(measured.clock))
+            text = with_budget(path.read_text(encoding="utf-8"), cell.name, round_clock(measured.clock))
             path.write_text(text, encoding="utf-8")
-            say(f"{cell.name}: {rounded(measured.clock):g} s, {measured.cpu:.2f} CPU seconds a run")
+            say(f"{cell.name}: {round_clock(measured.clock):g} s, {measured.cpu:.2f} CPU seconds a run")

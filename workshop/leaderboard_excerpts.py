@@ -10,7 +10,7 @@ import polars as pl
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE, REFERENCES, VARIANTS
 from sortition.leaderboard.ranks_and_gains import Standing, gains_by_family
-from sortition.leaderboard.standings import gain_and_interval, points
+from sortition.leaderboard.standings import gain_and_interval, points_text
 from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import plain_rows
 from sortition.results.table import Table
@@ -102,8 +102,8 @@ def _gain_cells(board: Board, standing: Standing) -> list[str]:
     return [
         gain_and_interval(standing),
         f"{standing.better}/{standing.worse}",
-        f"{best} ({points(gain_by_family[best])})",
-        f"{worst} ({points(gain_by_family[worst])})",
+        f"{best} ({points_text(gain_by_family[best])})",
+        f"{worst} ({points_text(gain_by_family[worst])})",
     ]
 
 
@@ -164,4 +164,4 @@ def _largest_gains(gains: Mapping[str, float]) -> str:
     if not best_label:
         return "none: uniform is enough"
     labels = list(best_label.values())[:METHODS_PER_ROW]
-    return ", ".join(f"`{label}` ({points(gains[label])})" for label in labels)
+    return ", ".join(f"`{label}` ({points_text(gains[label])})" for label in labels)

@@ -9,13 +9,13 @@ import polars as pl
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
-from sortition.leaderboard.ranks_and_gains import gains_by_family, ranking
-from sortition.leaderboard.standings import points, standings_table
+from sortition.leaderboard.ranks_and_gains import gains_by_family, rank_over_cells
+from sortition.leaderboard.standings import points_text, standings_table
 from sortition.leaderboard.suite import HALVES, Suite
-from sortition.leaderboard.variants import candidates, plain_rows, tuned, tuned_rows, weighed_rows
+from sortition.leaderboard.variants import candidate_labels, choose_tuned_labels, plain_rows, tuned_rows, weighed_rows
 from sortition.results.table import Table
 from sortition.selectors import VARIANTS, discover, variant_entry
-from workshop.leaderboard_diagram import diagram
+from workshop.leaderboard_diagram import draw_diagram
 
 KINDS = ("data", "partition", "availability", "cohort", "dropout")
 METHODS_BY_FAMILY = 8  # columns of the tables by family
@@ -78,7 +78,7 @@ A method chooses whom, and how much each update weighs. Here every cohort is wei
 """
 
 
-def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
+def page_markdown(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     """Return the whole page as Markdown; ``picture`` is the diagram's address, where there is one."""
     plain = plain_rows(rows)
     introduction = INTRODUCTION.format(
@@ -91,13 +91,13 @@ def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     for half in reversed(HALVES):
         board = Board(suite, suite.cells(half), plain)
         parts.append(f"## The half *{half}*")
-        parts += _standings(board)
+        parts += _standings_parts(board)
         if half == "held-out" and board.ranked and picture:
             parts.append(f"![Critical-difference diagram]({picture})")
         parts += _methods_without_runs(board)
         if half == "held-out" and board.ranked:
             parts += ["### By family of scenario", *(table.markdown() for table in _family_tables(board))]
-            parts += _tuned_and_weighed(suite, rows)
+            parts += _tuned_and_weighed_parts(suite, rows)
     parts += ["## The cells", _cells_table(suite).markdown(), JOIN]
     return "\n\n".join(parts).rstrip() + "\n"
 
@@ -112,23 +112,25 @@ def variants_table(rows: pl.DataFrame) -> Table:
     return table
 
 
-def _tuned_and_weighed(suite: Suite, rows: pl.DataFrame) -> Iterator[str]:
+def _tuned_and_weighed_parts(suite: Suite, rows: pl.DataFrame) -> Iterator[str]:
     """Yield the sections on tuned methods and on methods weighed alike, on the held-out half, where they have run."""
     cells = suite.cells("held-out")
-    best_by_method = tuned(suite, rows)
+    best_by_method = choose_tuned_labels(suite, rows)
     if best_by_method:
         board = Board(suite, cells, tuned_rows(suite, rows))
         if board.ranked:
-            labels = [f"{label} of {len(candidates()[method])}" for method, label in sorted(best_by_method.items())]
+            labels = [
+                f"{label} of {len(candidate_labels()[method])}" for method, label in sorted(best_by_method.items())
+            ]
             yield TUNED.format(chosen=", ".join(labels)).strip()
-            yield from _standings(board)
+            yield from _standings_parts(board)
     board = Board(suite, cells, weighed_rows(rows, "size"))
     if board.ranked:
         yield WEIGHED.strip()
-        yield from _standings(board)
+        yield from _standings_parts(board)
 
 
-def _standings(board: Board) -> Iterator[str]:
+def _standings_parts(board: Board) -> Iterator[str]:
     """Yield the table of standings, who is not finished, and which mean ranks differ."""
     n_cells = len(board.cells)
     if not board.ranked:
@@ -140,7 +142,7 @@ def _standings(board: Board) -> Iterator[str]:
         planned = n_cells * board.suite.seeds
         counts = [f"{method} ({count} of {planned} runs)" for method, count in board.unfinished.items()]
         yield f"Not finished, hence not ranked: {', '.join(counts)}."
-    ranks = ranking(board.values("auc"), board.ranked)
+    ranks = rank_over_cells(board.values("auc"), board.ranked)
     yield (
         f"Mean ranks by AUC that are {ranks.critical:.2f} or more apart differ significantly at 5 % (Nemenyi; "
         f"Friedman's test that all rank alike: p = {ranks.p:.1g})."
@@ -171,8 +173,8 @@ def _family_tables(board: Board) -> Iterator[Table]:
         for family, gains in gains_by_family(values, families_by_cell, kind, methods).items():
             best = max(gains, key=lambda method: gains[method])
             n_cells = sum(families_by_cell[cell][kind] == family for cell in values)
-            shown_gains = [points(gains[method]) for method in shown_methods]
-            table.rows.append([family, str(n_cells), f"{best} ({points(gains[best])})", *shown_gains])
+            shown_gains = [points_text(gains[method]) for method in shown_methods]
+            table.rows.append([family, str(n_cells), f"{best} ({points_text(gains[best])})", *shown_gains])
         yield table
 
 
@@ -191,9 +193,9 @@ def write_page(suite: Suite, rows: pl.DataFrame, path: Path) -> None:
     if board.ranked:
         values = board.values("auc")
         title = f"Mean rank by AUC, {len(values)} held-out cells, {board.common_seeds} seeds"
-        ranks = ranking(values, board.ranked)
+        ranks = rank_over_cells(values, board.ranked)
         diagram_path = path.parent / "images" / f"{path.stem}.svg"
         diagram_path.parent.mkdir(parents=True, exist_ok=True)
-        diagram_path.write_text(diagram(ranks.ranks, ranks.critical, title))
+        diagram_path.write_text(draw_diagram(ranks.ranks, ranks.critical, title))
         picture = f"images/{diagram_path.name}"
-    path.write_text(page(suite, rows, picture))
+    path.write_text(page_markdown(suite, rows, picture))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
 from sortition.leaderboard.published import Published, PublishedTrack, load_published
-from sortition.leaderboard.results import stored
+from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.track_tables import OWN
@@ -119,6 +119,6 @@ def with_top(readme: str, board: Board, published: Published | None = None) -> s
 def write_top() -> None:
     """Write these parts of the README from the kept runs of suite 1 and the published standings of suite 2."""
     suite = load_suite()
-    board = Board(suite, suite.cells("held-out"), plain_rows(stored(KEPT_RUNS)))
+    board = Board(suite, suite.cells("held-out"), plain_rows(read_stored_runs(KEPT_RUNS)))
     readme = ROOT / "README.md"
     readme.write_text(with_top(readme.read_text(encoding="utf-8"), board), encoding="utf-8")

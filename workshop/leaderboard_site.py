@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from sortition.leaderboard.entrants import load_configurations
-from sortition.leaderboard.run_rows import read_all
+from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.tracks import load_tracks
 from sortition.results.frames import no_formula
 from workshop import DOCS
@@ -28,7 +28,7 @@ LARGEST = 8_000_000  # bytes of the page
 COLUMNS = ("rank", "gain", "low", "high", "end", "better", "worse", "failures", "megabytes", "milliseconds", "hours")
 
 
-def html(data: Data, parquet: bytes) -> str:
+def site_html(data: Data, parquet: bytes) -> str:
     """Return the whole page; Parquet and CSV files are inside, to be saved."""
     parts = {
         "STYLE": (ASSETS / "page.css").read_text(encoding="utf-8"),
@@ -68,11 +68,11 @@ def parquet_bytes(results: pl.DataFrame) -> bytes:
 def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> None:
     """Write the page from stored results."""
     suite = load_tracks()
-    results = read_all(suite, results_folder, suite.cell)
+    results = read_cells(suite, results_folder, suite.cell)
     verified_path = results_folder / VERIFIED
     verified = json.loads(verified_path.read_text(encoding="utf-8")) if verified_path.exists() else {}
     data = page_data(suite, load_configurations(), results, verified, date=datetime.now(UTC).date().isoformat())
-    text = html(data, parquet_bytes(results))
+    text = site_html(data, parquet_bytes(results))
     if len(text) > LARGEST:
         raise SystemExit(f"{page} would have {len(text):,} bytes, more than {LARGEST:,}")
     page.parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ import polars as pl
 
 from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
 from sortition.leaderboard.published import FILE, Published, PublishedTrack, published_track
-from sortition.leaderboard.run_rows import read_all
-from sortition.leaderboard.track_boards import DEFAULT, boards_of
+from sortition.leaderboard.run_rows import read_cells
+from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop.leaderboard_site import RESULTS
@@ -36,7 +36,7 @@ def published_standings(suite: TrackSuite, configurations: Configurations, resul
     """Return the default tables that are complete."""
     tracks = {}
     for track in TRACKS:
-        board = boards_of(suite, track, configurations, results)[DEFAULT]
+        board = boards_by_title(suite, track, configurations, results)[DEFAULT]
         if len(board.complete) > 1:
             tracks[track] = published_track(board)
     return Published(suite=suite.version, tracks=tracks)
@@ -45,7 +45,7 @@ def published_standings(suite: TrackSuite, configurations: Configurations, resul
 def write_standings(results_folder: Path = RESULTS, path: Path = FILE) -> Published:
     """Write the default tables that are complete into the package, and return them."""
     suite = load_tracks()
-    published = published_standings(suite, load_configurations(), read_all(suite, results_folder, suite.cell))
+    published = published_standings(suite, load_configurations(), read_cells(suite, results_folder, suite.cell))
     text = json.dumps(published.model_dump(), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
     return published

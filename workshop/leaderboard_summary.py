@@ -9,9 +9,9 @@ import polars as pl
 
 from sortition.leaderboard.entrants import Configurations, load_configurations
 from sortition.leaderboard.inference import TrackBoard
-from sortition.leaderboard.run_rows import read_all
-from sortition.leaderboard.track_boards import boards_of
-from sortition.leaderboard.track_tables import family_table, plain_words, sensitivity_table, standings_table
+from sortition.leaderboard.run_rows import read_cells
+from sortition.leaderboard.track_boards import boards_by_title
+from sortition.leaderboard.track_tables import family_table, sensitivity_table, standings_table, verdict_sentences
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop import DOCS
@@ -34,27 +34,27 @@ not separated at 5 %.
 NOT_RUN = "No row of this track is finished: {runs} runs are stored."
 
 
-def summary(suite: TrackSuite, configurations: Configurations, results: pl.DataFrame) -> str:
+def summary_page(suite: TrackSuite, configurations: Configurations, results: pl.DataFrame) -> str:
     """Return the whole page as Markdown."""
     parts = [INTRODUCTION.format(version=suite.version, cells=len(suite.cell))]
     for track in TRACKS:
         parts.append(f"## Track *{track}*")
-        boards = boards_of(suite, track, configurations, results)
+        boards = boards_by_title(suite, track, configurations, results)
         runs_of_track = results.filter(pl.col("track") == track).height
         if not any(board.complete for board in boards.values()):
             parts.append(NOT_RUN.format(runs=runs_of_track))
         for title, board in boards.items():
             if board.complete:
-                parts += _board(title, board)
+                parts += _board_parts(title, board)
     parts += ["## The cells", _cells_table(suite).markdown()]
     return "\n\n".join(parts).rstrip() + "\n"
 
 
-def _board(title: str, board: TrackBoard) -> Iterator[str]:
+def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
     ranking = board.ranking()
     yield f"### {title.capitalize()} parameters"
     yield f"{len(board.cells)} held-out cells, {board.runs.height} runs, {len(board.complete)} rows."
-    yield "\n".join(f"- {sentence}" for sentence in plain_words(board))
+    yield "\n".join(f"- {sentence}" for sentence in verdict_sentences(board))
     yield standings_table(board).markdown()
     if board.unfinished:
         lacking = [f"{row} (lacks {count} runs)" for row, count in board.unfinished.items()]
@@ -96,5 +96,5 @@ def _cells_table(suite: TrackSuite) -> Table:
 def write_summary(results_folder: Path = RESULTS, page: Path = PAGE) -> None:
     """Write the page from stored results."""
     suite = load_tracks()
-    results = read_all(suite, results_folder, suite.cell)
-    page.write_text(summary(suite, load_configurations(), results), encoding="utf-8")
+    results = read_cells(suite, results_folder, suite.cell)
+    page.write_text(summary_page(suite, load_configurations(), results), encoding="utf-8")

@@ -20,17 +20,17 @@ from sortition import selectors
 from sortition.cli.methods import default_instance, methods_table
 from sortition.core import Needs, Selector, Signal
 from sortition.leaderboard.published import load_published
-from sortition.leaderboard.results import stored
+from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.suite import load_suite
 from workshop.leaderboard_excerpts import best_methods, method_section
 from workshop.leaderboard_standings import best_rows
 from workshop.marks import fill_marks
 from workshop.reference_pages import (
-    command_line,
-    meanings,
+    attribute_meanings,
+    command_line_page,
     record_tables,
     signal_table,
-    study_keys,
+    study_keys_page,
     toml_value,
     write_if_changed,
 )
@@ -69,7 +69,7 @@ LEVELS = (  # what a server may know, from little to much
 LANE_WORDS = {"questions": "questions", "rehearsals": "rehearsals", "metadata": "reports and facts"}
 
 
-def default(name: str) -> Selector[Any]:
+def default_selector(name: str) -> Selector[Any]:
     """Return a method with its defaults, or its first example where some parameter has none."""
     selector: Selector[Any] = default_instance(selectors.find(name))
     return selector
@@ -78,13 +78,13 @@ def default(name: str) -> Selector[Any]:
 @cache
 def leaderboard_runs(docs: Path) -> pl.DataFrame:
     """Return all runs of the leaderboard; none where the file is not there."""
-    return stored(docs / "leaderboard.parquet")
+    return read_stored_runs(docs / "leaderboard.parquet")
 
 
 # -- the parts of a method's page -----------------------------------------------------------------------------------
 
 
-def illustrated(text: str, name: str, docs: Path) -> str:
+def with_picture(text: str, name: str, docs: Path) -> str:
     """Return the page with its picture below the idea, where it was drawn (``method_pictures.py``)."""
     if not (docs / "images" / "methods" / f"{name}.svg").exists():
         return text
@@ -95,11 +95,11 @@ def illustrated(text: str, name: str, docs: Path) -> str:
     return f"{text[:end_of_idea].rstrip()}\n\n{PICTURE.format(name=name)}{text[end_of_idea:]}"
 
 
-def cost(name: str) -> str:
+def cost_section(name: str) -> str:
     """Return the section on a method's traffic, measured on made-up examples."""
     from sortition.studies.estimate import price
 
-    selector = default(name)
+    selector = default_selector(name)
     size, bytes_by_lane = price(selector, "mlp", {}, inputs=(1, 28, 28), classes=10, clients=100, cohort=10, rounds=30)
     plain_bytes = 2 * 4 * size * 10
     shares = []
@@ -119,7 +119,7 @@ def cost(name: str) -> str:
     )
 
 
-def deviations(name: str) -> str:
+def deviations_section(name: str) -> str:
     """Return the section on what differs from the paper, as the file's header says it."""
     header = inspect.getdoc(sys.modules[selectors.find(name).__module__]) or ""
     match = re.search(r"^Deviations?:? ?(.*?)(?=\n\n|\Z)", header, re.DOTALL | re.MULTILINE)
@@ -131,18 +131,18 @@ def deviations(name: str) -> str:
     return f"\n## Deviations from the paper, in short\n\n{words}\n".replace("``", "`")
 
 
-def method_facts(name: str) -> str:
+def facts_sections(name: str) -> str:
     """Return the sections on parameters, needs, deviations and citation."""
     cls = selectors.find(name)
-    lines = [*_parameters(cls), *_needs(default(name).needs)]
-    lines += [deviations(name), "## Citation", "", "```bibtex", cls.cite, "```"]
+    lines = [*_parameter_lines(cls), *_needs_lines(default_selector(name).needs)]
+    lines += [deviations_section(name), "## Citation", "", "```bibtex", cls.cite, "```"]
     return "\n".join(lines) + "\n"
 
 
-def _parameters(cls: type[Any]) -> list[str]:
+def _parameter_lines(cls: type[Any]) -> list[str]:
     if not fields(cls):
         return ["", "## Parameters", "", "None."]
-    meaning_by_name = meanings(cls)
+    meaning_by_name = attribute_meanings(cls)
     lines = ["", "## Parameters", "", "| parameter | meaning | default |", "|---|---|---|"]
     for field in fields(cls):
         meaning = meaning_by_name.get(field.name, "")
@@ -155,17 +155,17 @@ def _default_value(field: Field[Any]) -> Any:
     return getattr(field.default, "default", field.default)
 
 
-def _needs(needs: Needs) -> list[str]:
+def _needs_lines(needs: Needs) -> list[str]:
     lines = ["", "## What it needs to know", "", "| what | |", "|---|---|"]
     lines.append(f"| reads of the population | {_code_list(needs.reads) or 'nothing'} |")
     if needs.optional:
         lines.append(f"| reads if all clients give it | {_code_list(needs.optional)} |")
-    lines.append(f"| asks of clients | {_signals(needs.asks)} |")
+    lines.append(f"| asks of clients | {_signals_text(needs.asks)} |")
     if needs.may_ask:
-        lines.append(f"| asks of clients that can answer | {_signals(needs.may_ask)} |")
-    lines.append(f"| wants reported after training | {_signals(needs.reports)} |")
+        lines.append(f"| asks of clients that can answer | {_signals_text(needs.may_ask)} |")
+    lines.append(f"| wants reported after training | {_signals_text(needs.reports)} |")
     if needs.may_report:
-        lines.append(f"| may want reported, depending on the facts | {_signals(needs.may_report)} |")
+        lines.append(f"| may want reported, depending on the facts | {_signals_text(needs.may_report)} |")
     answer = "no: it looks at single updates" if needs.individual else "yes"
     lines.append(f"| possible with secure aggregation | {answer} |")
     return lines
@@ -175,7 +175,7 @@ def _code_list(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
-def _signals(signals: Iterable[Signal]) -> str:
+def _signals_text(signals: Iterable[Signal]) -> str:
     return "; ".join(f"`{signal.name}`: {signal.summary}" for signal in signals) or "nothing"
 
 
@@ -184,11 +184,11 @@ def method_page(text: str, name: str, docs: Path) -> str:
     standing = method_section(load_suite(), leaderboard_runs(docs), name)
     return "".join(
         [
-            illustrated(text, name, docs).rstrip(),
+            with_picture(text, name, docs).rstrip(),
             "\n",
             BOARD.format(standing=standing),
-            cost(name),
-            method_facts(name),
+            cost_section(name),
+            facts_sections(name),
         ]
     )
 
@@ -196,7 +196,7 @@ def method_page(text: str, name: str, docs: Path) -> str:
 # -- pages that are kept in the repository --------------------------------------------------------------------------
 
 
-def method_list() -> str:
+def method_list_page() -> str:
     """Return the page with a table of all methods and the tree of their pages."""
     table = methods_table()
     columns = ["name", "whom it picks", *table.columns[1:]]
@@ -212,9 +212,9 @@ def method_list() -> str:
     return "\n".join(lines) + "\n"
 
 
-def methods_by_knowledge() -> str:
+def knowledge_table() -> str:
     """Return a table of what a server may know, and the methods that need just that."""
-    levels = {name: _knowledge_level(default(name).needs) for name in selectors.discover()}
+    levels = {name: _knowledge_level(default_selector(name).needs) for name in selectors.discover()}
     lines = ["| the server knows | methods |", "|---|---|"]
     for level, title in enumerate(LEVELS):
         names = [f"[{name}](methods/{name}.md)" for name in levels if levels[name] == level]
@@ -234,16 +234,16 @@ def _knowledge_level(needs: Needs) -> int:
     return 1 if needs.reads else 0
 
 
-def kept_pages(docs: Path) -> dict[str, str]:
+def generated_pages(docs: Path) -> dict[str, str]:
     """Return the text of each page that is generated and kept in the repository, by its path in docs."""
     pages = {
-        "methods/index.md": method_list(),
-        "reference/study-keys.md": study_keys(),
-        "reference/command-line.md": command_line(),
+        "methods/index.md": method_list_page(),
+        "reference/study-keys.md": study_keys_page(),
+        "reference/command-line.md": command_line_page(),
     }
     parts_by_page = {
         "choosing.md": {
-            "knowledge": methods_by_knowledge(),
+            "knowledge": knowledge_table(),
             "best": best_methods(load_suite(), leaderboard_runs(docs)),
             "best-2": best_rows(load_published()),
         },
@@ -255,9 +255,9 @@ def kept_pages(docs: Path) -> dict[str, str]:
     return pages
 
 
-def write_kept_pages(docs: Path) -> None:
+def write_generated_pages(docs: Path) -> None:
     """Write the pages that are kept in the repository."""
-    for name, text in kept_pages(docs).items():
+    for name, text in generated_pages(docs).items():
         write_if_changed(docs / name, text)
 
 
@@ -277,6 +277,6 @@ def setup(app: Any) -> dict[str, Any]:
         return [page for page in env.found_docs if page.startswith("methods/")]
 
     app.connect("env-get-outdated", outdated)
-    app.connect("builder-inited", lambda app: write_kept_pages(Path(app.srcdir)))
+    app.connect("builder-inited", lambda app: write_generated_pages(Path(app.srcdir)))
     app.connect("source-read", read)
     return {"version": "2", "parallel_read_safe": True}

@@ -66,11 +66,11 @@ def write_pictures(names: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or selectors.discover():
         path = folder / f"{name}.svg"
-        path.write_text(picture(name, played(name)))
+        path.write_text(draw_picture(name, play_scene(name)))
         print(path, f"{path.stat().st_size:,} bytes")
 
 
-def played(name: str) -> Scene:
+def play_scene(name: str) -> Scene:
     """Play a method with its defaults."""
     available = np.zeros((ROUNDS, CLIENTS), bool)
     chosen = np.zeros((ROUNDS, CLIENTS), bool)
@@ -85,7 +85,7 @@ def played(name: str) -> Scene:
     return Scene(available=available, chosen=chosen, labels=labels)
 
 
-def by_labels(labels: Array) -> list[int]:
+def clients_by_label(labels: Array) -> list[int]:
     """Return the clients sorted by the label that they hold most of, then by the second."""
     two_most = np.argsort(-labels, axis=1, kind="stable")[:, :2]
     return sorted(range(len(labels)), key=lambda client: (*sorted(two_most[client]), client))
@@ -99,13 +99,13 @@ def expected_counts(available: Array) -> Floats:
     return counts
 
 
-def stretches(row: Array) -> Iterator[tuple[int, int]]:
+def find_stretches(row: Array) -> Iterator[tuple[int, int]]:
     """Yield first position and length of each stretch of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
     yield from zip(edges[::2].tolist(), (edges[1::2] - edges[::2]).tolist(), strict=True)
 
 
-def picture(name: str, scene: Scene) -> str:
+def draw_picture(name: str, scene: Scene) -> str:
     """Draw the SVG: rounds from left to right, a row per client with its labels and how often it was chosen."""
     right = LEFT + ROUNDS * STEP
     width = right + BAR + 20
@@ -118,16 +118,16 @@ def picture(name: str, scene: Scene) -> str:
     bars: list[str] = []
     ticks: list[str] = []
     label_marks: list[str] = []
-    for row, client in enumerate(by_labels(scene.labels)):
+    for row, client in enumerate(clients_by_label(scene.labels)):
         y = TOP + row * STEP + STEP / 2
         available_marks += [
             f"M{LEFT + first * STEP} {y:g}h{length * STEP - 2}"
-            for first, length in stretches(scene.available[:, client])
+            for first, length in find_stretches(scene.available[:, client])
         ]
         chosen_marks += [f"M{LEFT + t * STEP} {y:g}h{MARK}" for t in np.flatnonzero(scene.chosen[:, client])]
         bars.append(f"M{right + 10} {y:g}h{BAR * counts[client] / longest:.1f}")
         ticks.append(f"M{right + 10 + BAR * even_counts[client] / longest:.1f} {y - 4:g}v8")
-        label_marks += _label_marks(scene.labels[client], y)
+        label_marks += _draw_labels(scene.labels[client], y)
     caption = f"{name}: {CLIENTS} clients, {ROUNDS} rounds; who was available and who was chosen"
     return "\n".join(
         [
@@ -145,13 +145,13 @@ def picture(name: str, scene: Scene) -> str:
             *label_marks,
             "</g>",
             f"<path fill='none' stroke='{TEXT}' stroke-width='1.5' d='{''.join(ticks)}'/>",
-            *_legend(height - 8, right),
+            *_draw_legend(height - 8, right),
             "</svg>\n",
         ]
     )
 
 
-def _label_marks(label_counts: Array, y: float) -> list[str]:
+def _draw_labels(label_counts: Array, y: float) -> list[str]:
     """Draw the two labels that a client holds most of."""
     two_most = sorted(np.argsort(-label_counts, kind="stable")[:2].tolist())
     return [
@@ -161,7 +161,7 @@ def _label_marks(label_counts: Array, y: float) -> list[str]:
     ]
 
 
-def _legend(y: float, right: int) -> list[str]:
+def _draw_legend(y: float, right: int) -> list[str]:
     return [
         f"<path d='M{LEFT} {y - 4}h{MARK}' stroke='{PALE}' stroke-opacity='.28' stroke-width='{MARK}'/>",
         f"<text x='{LEFT + 12}' y='{y}'>available</text>",
@@ -188,11 +188,11 @@ STRIP_TEXT = 19
 def write_strips() -> None:
     """Draw docs/images/who-is-chosen.svg: the same federation under three methods."""
     path = DOCS / "images" / "who-is-chosen.svg"
-    path.write_text(strips({name: played(name) for name in STRIP_METHODS}))
+    path.write_text(draw_strips({name: play_scene(name) for name in STRIP_METHODS}))
     print(path, f"{path.stat().st_size:,} bytes")
 
 
-def strips(scenes: dict[str, Scene]) -> str:
+def draw_strips(scenes: dict[str, Scene]) -> str:
     """Draw the SVG: a panel per method, rounds from left to right, a row per client."""
     panel_width = ROUNDS * STRIP_STEP
     width = len(scenes) * (panel_width + PANEL_GAP) - 8
@@ -200,7 +200,7 @@ def strips(scenes: dict[str, Scene]) -> str:
     panels: list[str] = []
     for position, (name, scene) in enumerate(scenes.items()):
         left = 30 + position * (panel_width + PANEL_GAP)
-        panels += _panel(name, scene, left)
+        panels += _draw_panel(name, scene, left)
     y = height - 8
     return "\n".join(
         [
@@ -219,17 +219,17 @@ def strips(scenes: dict[str, Scene]) -> str:
     )
 
 
-def _panel(name: str, scene: Scene, left: int) -> list[str]:
+def _draw_panel(name: str, scene: Scene, left: int) -> list[str]:
     """Draw one method: its name, how unevenly it chose, and who was there and who was chosen."""
     counts = scene.chosen.sum(axis=0)
     available_marks: list[str] = []
     chosen_marks: list[str] = []
     label_marks: list[str] = []
-    for row, client in enumerate(by_labels(scene.labels)):
+    for row, client in enumerate(clients_by_label(scene.labels)):
         y = PANEL_TOP + row * STRIP_STEP + STRIP_STEP / 2
         available_marks += [
             f"M{left + first * STRIP_STEP} {y:g}h{length * STRIP_STEP - 1.4:g}"
-            for first, length in stretches(scene.available[:, client])
+            for first, length in find_stretches(scene.available[:, client])
         ]
         chosen_marks += [
             f"M{left + t * STRIP_STEP} {y:g}h{STRIP_MARK}" for t in np.flatnonzero(scene.chosen[:, client])

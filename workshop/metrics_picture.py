@@ -83,7 +83,7 @@ class SmallFederation:
         return ()
 
 
-def scraped_rows() -> list[Row]:
+def scrape_rows() -> list[Row]:
     """Play the federation; return what each scrape showed, one row a series and round."""
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -123,12 +123,12 @@ def _series_label(row: Row) -> str:
     return f"{name} {row['labels']}".strip()
 
 
-def draw() -> None:
+def draw_picture() -> None:
     """Write docs/images/metrics.svg."""
     import altair
     import vl_convert
 
-    rows = scraped_rows()
+    rows = scrape_rows()
     charts = []
     for title, names in PANELS.items():
         shown = [

@@ -27,10 +27,10 @@ def fill_notebooks() -> None:
     """Fill all notebooks, each in a folder that is thrown away."""
     for path in sorted((DOCS / "notebooks").glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            fill(path)
+            fill_notebook(path)
 
 
-def fill(path: Path) -> None:
+def fill_notebook(path: Path) -> None:
     """Execute a notebook and store its outputs."""
     document = json.loads(path.read_text(encoding="utf-8"))
     namespace: dict[str, Any] = {"__name__": "notebook"}
@@ -39,11 +39,11 @@ def fill(path: Path) -> None:
         if cell["cell_type"] == "code":
             number += 1
             cell["execution_count"] = number
-            cell["outputs"] = executed("".join(cell["source"]), namespace, number)
+            cell["outputs"] = execute_cell("".join(cell["source"]), namespace, number)
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def executed(code: str, namespace: dict[str, Any], number: int) -> list[dict[str, Any]]:
+def execute_cell(code: str, namespace: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """Return the outputs of a cell: what it prints, and the value of its last line where that is an expression."""
     tree = ast.parse(code)
     last_expression = None
@@ -58,14 +58,14 @@ def executed(code: str, namespace: dict[str, Any], number: int) -> list[dict[str
             value = eval(compile(expression, f"cell {number}", "eval"), namespace)  # noqa: S307
     outputs: list[dict[str, Any]] = []
     if printed.getvalue():
-        outputs.append({"name": "stdout", "output_type": "stream", "text": lines(printed.getvalue())})
+        outputs.append({"name": "stdout", "output_type": "stream", "text": stored_lines(printed.getvalue())})
     if value is not None:
-        data = {kind: lines(text) for kind, text in forms(value).items()}
+        data = {kind: stored_lines(text) for kind, text in shown_forms(value).items()}
         outputs.append({"data": data, "execution_count": number, "metadata": {}, "output_type": "execute_result"})
     return outputs
 
 
-def forms(value: Any) -> dict[str, str]:
+def shown_forms(value: Any) -> dict[str, str]:
     """Return the forms in which a notebook shows a value, by MIME type."""
     rich: dict[str, str] = {}
     if isinstance(value, alt.TopLevelMixin):  # its own markup loads scripts from the network
@@ -78,7 +78,7 @@ def forms(value: Any) -> dict[str, str]:
     return {**rich, "text/plain": plain_text}
 
 
-def lines(text: str) -> list[str]:
+def stored_lines(text: str) -> list[str]:
     """Split a text as notebooks store it; a study's temporary folder, whose name changes, is called ``runs``."""
     folder = re.escape(str(Path(tempfile.gettempdir()) / "sortition-"))
     return re.sub(rf"{folder}\w+", "runs", text).splitlines(keepends=True)

@@ -8,7 +8,7 @@ from sortition import selectors
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.published import Published, load_published
 from sortition.leaderboard.standings import gain_and_interval
-from sortition.reproduction.index import extents, items
+from sortition.reproduction.index import load_extents, load_items
 from workshop import DOCS
 
 OUR_METHOD = "microcosm"
@@ -38,13 +38,13 @@ GAIN_BY_CLOCK = """
 
 def bullets(board: Board, published: Published | None = None) -> str:
     """Return the bullets as Markdown; a gain is quoted where our method has been run."""
-    extent_by_preset = extents()
-    coverages = [extent_by_preset[item.preset].coverage for item in items() if item.preset in extent_by_preset]
+    extent_by_preset = load_extents()
+    coverages = [extent_by_preset[item.preset].coverage for item in load_items() if item.preset in extent_by_preset]
     fastest, slowest = _selection_cost()
     links = [f"[{name}]({page})" for name, page in PLACES.items()]
     return BULLETS.format(
         n_methods=len(selectors.discover()),
-        n_results=len(items()),
+        n_results=len(load_items()),
         n_full=coverages.count("in full"),
         gain=_gain_by_clock(published or load_published()) or _gain_by_rounds(board),
         n_places=len(PLACES),

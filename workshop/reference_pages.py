@@ -81,7 +81,7 @@ class Key(NamedTuple):
     meaning: str
 
 
-def meanings(cls: type) -> dict[str, str]:
+def attribute_meanings(cls: type) -> dict[str, str]:
     """Return what the docstrings of a class and its bases say of each attribute."""
     meaning_by_name: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -95,7 +95,7 @@ def meanings(cls: type) -> dict[str, str]:
 # -- study keys -----------------------------------------------------------------------------------------------------
 
 
-def study_keys() -> str:
+def study_keys_page() -> str:
     """Return the page on every key of a study's file: type, default and meaning."""
     lines = [
         "# Every key of a study",
@@ -103,13 +103,13 @@ def study_keys() -> str:
         "Made from the schema that checks study files; `sortition schema` prints the same for editors.",
         "How they are used: [studies](../studies.md).",
     ]
-    for title, cls in tables():
+    for title, cls in study_tables():
         lines += ["", f"## {title}", "", ABOUT[title], "", "| key | meaning | type | default |", "|---|---|---|---|"]
-        lines += [f"| `{key.name}` | {key.meaning} | {key.type} | {key.default} |" for key in keys(cls)]
+        lines += [f"| `{key.name}` | {key.meaning} | {key.type} | {key.default} |" for key in table_keys(cls)]
     return "\n".join(lines) + "\n"
 
 
-def tables() -> Iterator[tuple[str, type[Any]]]:
+def study_tables() -> Iterator[tuple[str, type[Any]]]:
     """Yield the tables of a study, with their headings."""
     yield "The study", Study
     for name, field in Study.model_fields.items():
@@ -120,7 +120,7 @@ def tables() -> Iterator[tuple[str, type[Any]]]:
                 break
 
 
-def keys(cls: type[Any]) -> Iterator[Key]:
+def table_keys(cls: type[Any]) -> Iterator[Key]:
     """Yield the keys of one table."""
     if is_dataclass(cls):
         yield from _dataclass_keys(cls)
@@ -129,19 +129,19 @@ def keys(cls: type[Any]) -> Iterator[Key]:
 
 
 def _dataclass_keys(cls: type[Any]) -> Iterator[Key]:
-    meaning_by_name = meanings(cls)
+    meaning_by_name = attribute_meanings(cls)
     hints = typing.get_type_hints(cls)
     for field in fields(cls):
         yield Key(
             name=field.name,
-            type=_type_words(hints.get(field.name, field.type)),
-            default="required" if field.default is MISSING else _default_words(field.default),
+            type=_type_text(hints.get(field.name, field.type)),
+            default="required" if field.default is MISSING else _default_text(field.default),
             meaning=meaning_by_name.get(field.name, ""),
         )
 
 
 def _model_keys(cls: type[BaseModel]) -> Iterator[Key]:
-    meaning_by_name = meanings(cls)
+    meaning_by_name = attribute_meanings(cls)
     input_types = {}  # of keys that take more than their field's type
     for validator in cls.__pydantic_decorators__.field_validators.values():
         if validator.info.mode == "before":
@@ -152,11 +152,11 @@ def _model_keys(cls: type[BaseModel]) -> Iterator[Key]:
             annotation = field.annotation
         default = "required"
         if not field.is_required():
-            default = _default_words(field.get_default(call_default_factory=True))
-        yield Key(name=name, type=_type_words(annotation), default=default, meaning=meaning_by_name.get(name, ""))
+            default = _default_text(field.get_default(call_default_factory=True))
+        yield Key(name=name, type=_type_text(annotation), default=default, meaning=meaning_by_name.get(name, ""))
 
 
-def _default_words(default: Any) -> str:
+def _default_text(default: Any) -> str:
     """Write a default as a reader of the table sees it; a table's own keys follow below."""
     if default is None or default in ([], (), {}):
         return "none"
@@ -165,18 +165,18 @@ def _default_words(default: Any) -> str:
     return f"`{toml_value(default)}`"
 
 
-def _type_words(annotation: Any) -> str:
+def _type_text(annotation: Any) -> str:
     """Write a type as a reader of TOML would say it."""
     origin = typing.get_origin(annotation)
     parts = typing.get_args(annotation)
     if origin in (typing.Annotated, typing.NotRequired):
-        return _type_words(parts[0])
+        return _type_text(parts[0])
     if origin is typing.Literal:
         return " or ".join(f'"{part}"' for part in parts)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_type_words(part) for part in parts if part is not type(None))
+        return " or ".join(_type_text(part) for part in parts if part is not type(None))
     if origin in (list, tuple):
-        return f"list of {_type_words(parts[0])}s"
+        return f"list of {_type_text(parts[0])}s"
     is_table_class = hasattr(annotation, "__total__") or hasattr(annotation, "model_fields") or is_dataclass(annotation)
     if origin in (dict, Mapping) or is_table_class:
         return "table"
@@ -200,17 +200,17 @@ def toml_value(value: Any) -> str:
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
-def command_line() -> str:
+def command_line_page() -> str:
     """Return the page on every command with its help and options."""
     lines = ["# The command line", "", "```", "sortition COMMAND --help", "```"]
-    for words, command in walk(typer.main.get_command(app), []):
-        lines += ["", f"## `sortition {' '.join(words)}`", "", _help(command.help or "")]
+    for words, command in walk_commands(typer.main.get_command(app), []):
+        lines += ["", f"## `sortition {' '.join(words)}`", "", _help_markdown(command.help or "")]
         if command.params:
             lines += ["", "| argument or option | meaning | default |", "|---|---|---|"]
         for parameter in command.params:
             names = [*parameter.opts, *parameter.secondary_opts]
             labels = ", ".join(f"`{name if name.startswith('-') else name.upper()}`" for name in names)
-            meaning = _cell(getattr(parameter, "help", None) or "")
+            meaning = _cell_markdown(getattr(parameter, "help", None) or "")
             lines.append(f"| {labels} | {meaning} | {_parameter_default(parameter)} |")
     return "\n".join(lines) + "\n"
 
@@ -220,29 +220,29 @@ def _parameter_default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     if isinstance(parameter.show_default, str):
-        return _cell(parameter.show_default)
+        return _cell_markdown(parameter.show_default)
     default = parameter.default
     if default is None or isinstance(default, bool) or default == []:
         return ""
     return f"`{default}`"
 
 
-def walk(group: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
+def walk_commands(group: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
     """Yield all commands below a group, each with the words that call it."""
     for name, command in sorted(group.commands.items()):
         if hasattr(command, "commands"):
-            yield from walk(command, [*path, name])
+            yield from walk_commands(command, [*path, name])
         elif not command.hidden:
             yield [*path, name], command
 
 
-def _help(text: str) -> str:
+def _help_markdown(text: str) -> str:
     """Return the help of a command as Markdown, with its examples as code."""
     plain_text = MARKUP.sub("", inspect.cleandoc(text))
     return re.sub(r"(?m)^Example: (.*)$", r"```\n\1\n```", plain_text)
 
 
-def _cell(text: str) -> str:
+def _cell_markdown(text: str) -> str:
     """Return a text that fits a cell of a Markdown table."""
     return MARKUP.sub("", text).replace("|", r"\|").replace("\n", " ")
 
@@ -254,12 +254,12 @@ def record_tables() -> str:
     """Return a table for each file of a run folder: the keys that readers rely on, with type and meaning."""
     lines: list[str] = []
     for title, cls in RECORDS.items():
-        meaning_by_key = meanings(cls)
+        meaning_by_key = attribute_meanings(cls)
         first_line = inspect.cleandoc(cls.__doc__ or "").split("\n")[0]
         lines += ["", f"### {title}", "", first_line, "", "| key | meaning | type |", "|---|---|---|"]
         for key, hint in typing.get_type_hints(cls).items():
             if not key.startswith("model_"):
-                lines.append(f"| `{key}` | {meaning_by_key.get(key, '')} | {_type_words(hint)} |")
+                lines.append(f"| `{key}` | {meaning_by_key.get(key, '')} | {_type_text(hint)} |")
     return "\n".join(lines) + "\n"
 
 

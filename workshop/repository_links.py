@@ -11,7 +11,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+|[^):#\s]+/)\)")
 PAGES = {"README.md": "index", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}
 
 
-def plain(page: str, text: str, docs: Path) -> str:
+def without_outside_links(page: str, text: str, docs: Path) -> str:
     """Return the text of a page, with links to files outside the documentation replaced by their words."""
 
     def replaced(link: re.Match[str]) -> str:
@@ -36,7 +36,7 @@ def setup(app: Any) -> dict[str, Any]:
 
     def read(app: Any, page: str, source: list[str]) -> None:
         if app.env.doc2path(page).suffix != ".ipynb":
-            source[0] = plain(page, source[0], Path(app.srcdir))
+            source[0] = without_outside_links(page, source[0], Path(app.srcdir))
 
     app.connect("source-read", read)
     return {"version": "1", "parallel_read_safe": True}

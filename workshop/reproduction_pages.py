@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sortition.core.storage.snapshot import write_atomically
-from sortition.reproduction.index import PAGES, Extent, Item, items, state_of
-from sortition.reproduction.preset_page import sections, seed_rows
+from sortition.reproduction.index import PAGES, Extent, Item, item_state, load_items
+from sortition.reproduction.preset_page import seed_rows, split_sections
 from sortition.results.table import Table
 from workshop import DOCS, ROOT
 from workshop.marks import fill_marks
@@ -60,7 +60,7 @@ def extents_of(folder: Path) -> dict[str, Extent]:
     for page in sorted(folder.glob("*.md")):
         csv_path = page.with_suffix(".csv")
         presets_with_values = {row[0] for row in seed_rows(csv_path)}
-        for made_by, section in sections(page.read_text(encoding="utf-8")):
+        for made_by, section in split_sections(page.read_text(encoding="utf-8")):
             preset = made_by["preset"]
             values = csv_path.name if preset in presets_with_values else ""
             extents[preset] = _extent(page=page.name, made_by=made_by, section=section, values=values)
@@ -88,7 +88,7 @@ def _extent(*, page: str, made_by: re.Match[str], section: str, values: str) -> 
 
 def index_page(extents: Extents) -> str:
     """Return the page docs/reproduction/README.md: a list for every paper, which fits the screen of a phone."""
-    all_items = items()
+    all_items = load_items()
     introduction = INTRODUCTION.format(
         n_shown=sum(item.preset in extents for item in all_items),
         n_items=len(all_items),
@@ -104,8 +104,8 @@ def index_page(extents: Extents) -> str:
 def coverage_table() -> Table:
     """Return how much of what each paper says was met here: its claims by grade."""
     table = Table("", ["paper", *GRADES.values(), "claims", "right or explained, %"])
-    for paper in dict.fromkeys(item.paper for item in items()):
-        grades = [claim.grade for item in items() if item.paper == paper for claim in item.claims]
+    for paper in dict.fromkeys(item.paper for item in load_items()):
+        grades = [claim.grade for item in load_items() if item.paper == paper for claim in item.claims]
         if not grades:
             continue
         counts = [grades.count(grade) for grade in GRADES]
@@ -129,7 +129,7 @@ def _entry(item: Item, extent: Extent | None) -> str:
         elif extent.planned:
             sources.append("per seed: missing")
     where = f" ({', '.join(sources)})" if sources else ""
-    state = state_of(item, extent)
+    state = item_state(item, extent)
     lines = [f"- **{item.what}**{where}. {state[0].upper()}{state[1:]}."]
     settings = {"As published": item.published, "As released": item.released, "As read here": item.read}
     lines += [f"  - {name}: {text}." for name, text in settings.items() if text]
@@ -151,7 +151,7 @@ def summary(extents: Extents) -> str:
     A dagger marks results that another reading of the paper changes; docs/reproduction/README.md says how.
     """
     table = Table("", ["paper", "result", "runs", "verdict", "here"])
-    for item in items():
+    for item in load_items():
         if not item.short:
             continue
         extent = extents.get(item.preset)
@@ -168,7 +168,7 @@ def summary(extents: Extents) -> str:
 
 def counts_sentence(extents: Extents) -> str:
     """Say how many published results were checked, and how far."""
-    coverages = [extents[item.preset].coverage if item.preset in extents else "never run" for item in items()]
+    coverages = [extents[item.preset].coverage if item.preset in extents else "never run" for item in load_items()]
     return (
         f"We checked {len(coverages)} published results and questions beside them: "
         f"{coverages.count('in full')} rerun in full, {coverages.count('cut')} with fewer runs or rounds, "

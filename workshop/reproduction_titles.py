@@ -17,7 +17,7 @@ TITLES = {
 }
 
 
-def titled(text: str, title: str) -> str:
+def with_lower_headings(text: str, title: str) -> str:
     """Return a page below a title: every heading outside of code is one level lower."""
     lines = [f"# {title}", ""]
     inside_code = False
@@ -35,7 +35,7 @@ def setup(app: Any) -> dict[str, Any]:
     def read(app: Any, page: str, source: list[str]) -> None:
         folder, _, name = page.partition("/")
         if folder == "reproduction" and name in TITLES:
-            source[0] = titled(source[0], TITLES[name])
+            source[0] = with_lower_headings(source[0], TITLES[name])
 
     app.connect("source-read", read)
     return {"version": "1", "parallel_read_safe": True}

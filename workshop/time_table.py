@@ -59,19 +59,19 @@ class Outcome:
     accuracy: float
 
 
-def played(name: str, pace: str, seed: int) -> Outcome:
+def play_until_target(name: str, pace: str, seed: int) -> Outcome:
     """Play a method until it reaches the target."""
     table = {**FEDERATION, "pace": PACES[pace], "method": [{"name": name}], "seeds": [seed]}
     config: RunConfig = plan(table).runs[0]
     accuracies: list[float] = []
-    simulation = run(setup(config)[1], on_record=_until_target(accuracies))
+    simulation = run(setup(config)[1], on_record=_stop_at_target(accuracies))
     accuracy = float(np.mean(accuracies[-SMOOTH:]))
     if accuracy < TARGET:
         return Outcome(math.inf, math.inf, accuracy)
     return Outcome(len(accuracies), simulation.clock, accuracy)
 
 
-def _until_target(accuracies: list[float]) -> Callable[[Simulation, Any], bool]:
+def _stop_at_target(accuracies: list[float]) -> Callable[[Simulation, Any], bool]:
     """Return what collects accuracies and ends a run that has reached the target."""
 
     def on_record(_: Simulation, record: Any) -> bool:
@@ -86,13 +86,13 @@ def write_table() -> None:
     began = time.process_time()
     outcomes: dict[str, dict[str, list[Outcome]]] = {}
     for name in (name for name in selectors.discover() if name not in LEFT_OUT):
-        outcomes[name] = {pace: [played(name, pace, seed) for seed in SEEDS] for pace in PACES}
+        outcomes[name] = {pace: [play_until_target(name, pace, seed) for seed in SEEDS] for pace in PACES}
         print(_row(name, outcomes[name]), f"{time.process_time() - began:.0f} s", flush=True)
     page = DOCS / "time.md"
-    page.write_text(fill_marks(page.read_text(), {"methods by time": table_of(outcomes)}))
+    page.write_text(fill_marks(page.read_text(), {"methods by time": table_markdown(outcomes)}))
 
 
-def table_of(outcomes: dict[str, dict[str, list[Outcome]]]) -> str:
+def table_markdown(outcomes: dict[str, dict[str, list[Outcome]]]) -> str:
     """Return the table in Markdown, methods by their seconds under the fastest of the paces."""
     heading = "| method | " + " | ".join(f"{pace}: steps | seconds" for pace in PACES) + " |"
     rule = "|---|" + "---:|" * (2 * len(PACES))

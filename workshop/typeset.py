@@ -7,7 +7,7 @@ from typing import Any
 from latex2mathml.converter import convert
 
 
-def mathml(latex: str, *, display: bool) -> str:
+def to_mathml(latex: str, *, display: bool) -> str:
     """Return a formula in LaTeX as MathML."""
     return str(convert(" ".join(latex.split()), display="block" if display else "inline"))
 
@@ -17,11 +17,11 @@ def setup(app: Any) -> dict[str, Any]:
     from docutils import nodes
 
     def inline(writer: Any, node: Any) -> None:
-        writer.body.append(mathml(node.astext(), display=False))
+        writer.body.append(to_mathml(node.astext(), display=False))
         raise nodes.SkipNode
 
     def block(writer: Any, node: Any) -> None:
-        writer.body.append(f'<div class="formula">{mathml(node.astext(), display=True)}</div>')
+        writer.body.append(f'<div class="formula">{to_mathml(node.astext(), display=True)}</div>')
         raise nodes.SkipNode
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))

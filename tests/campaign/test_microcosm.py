@@ -11,7 +11,7 @@ from campaign.suite_clients import METHOD, STORED, ClientOutcome, played, suite_
 
 from sortition.data import load
 from sortition.leaderboard.figures import Curve
-from sortition.leaderboard.run_rows import path_of, read_rows
+from sortition.leaderboard.run_rows import cell_file, read_rows
 from sortition.leaderboard.tracks import load_tracks
 
 CELL = "s-digits-styles-ln-over1.3"
@@ -24,7 +24,7 @@ def test_a_run_of_the_suite_is_played_as_it_is_stored():
     suite = load_tracks()
     first, second, *_ = suite_runs(suite, [CELL], seeds=2)
     assert (first.key, second.key) == ((CELL, "uniform", 0), (CELL, METHOD, 0))
-    stored = read_rows(path_of(STORED, first.cell)).filter(label="uniform", seed=0).row(0, named=True)
+    stored = read_rows(cell_file(STORED, first.cell)).filter(label="uniform", seed=0).row(0, named=True)
     outcome = played(suite, first, stored["choices"])
     curve = Curve(
         position=np.array(stored["clocks"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from campaign import trust
-from sortition.report.measured_trust import MeasuredTrust, MethodTrust, from_table
+from sortition.report.measured_trust import MeasuredTrust, MethodTrust, parse_measured_trust
 from sortition.selectors import discover
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_outcomes_are_kept_and_not_played_twice(tmp_path, monkeypatch):
     honest = {one.seed: one.accuracy for one in outcomes if (one.attack, one.guards) == ("honest", "guards")}
     framed = {one.seed: one.accuracy for one in outcomes if (one.attack, one.guards) == ("framing", "guards")}
     assert figures.losses == {"framing": round(max(honest[seed] - framed[seed] for seed in (0, 1)), 1)}
-    assert from_table(json.loads(json.dumps(asdict(measured)))) == measured
+    assert parse_measured_trust(json.loads(json.dumps(asdict(measured)))) == measured
     assert f"| uniform | {figures.accuracy:.1f} |" in trust.table(measured)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from typer.testing import CliRunner
-from workshop.leaderboard_page import page
+from workshop.leaderboard_page import page_markdown
 
 from sortition.cli import app
 from sortition.core.errors import InputError
@@ -68,7 +68,7 @@ def test_only_what_is_missing_is_run(small):
     rows = pl.read_parquet(small / "runs.parquet")
     assert rows.height == 18
     assert rows["suite"].n_unique() == 1
-    assert "## The half *held-out*" in page(suite.load_suite(), rows)
+    assert "## The half *held-out*" in page_markdown(suite.load_suite(), rows)
 
 
 def test_a_method_of_ones_own_joins_by_its_import_path(small, tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_the_best_alternative_of_the_tuning_half_runs_on_the_other(small, monkey
     best = max(means, key=means.get)
     held = rows.filter((pl.col("half") == "held-out") & (pl.col("method") == best))
     assert held.height == 3
-    assert f"{best} of 2" in page(suite.load_suite(), rows)
+    assert f"{best} of 2" in page_markdown(suite.load_suite(), rows)
 
 
 def test_all_methods_are_weighed_alike(small, monkeypatch):
@@ -107,7 +107,7 @@ def test_all_methods_are_weighed_alike(small, monkeypatch):
     run("-o", small, "-q")
     run("-o", small, "-q", "--weights", "size")
     rows = pl.read_parquet(small / "runs.parquet")
-    text = page(suite.load_suite(), rows)
+    text = page_markdown(suite.load_suite(), rows)
     assert "### Weighed alike" in text
     assert "reweight=size" not in text
     assert set(rows["method"]) == {"uniform", "fedgs", "uniform,reweight=size", "fedgs,reweight=size"}

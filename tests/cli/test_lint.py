@@ -3,7 +3,7 @@ from __future__ import annotations
 from typer.testing import CliRunner
 
 from sortition.cli import app
-from sortition.cli.lint import announce
+from sortition.cli.lint import print_findings
 from sortition.core import InputError
 from sortition.studies.plan import plan, read
 
@@ -43,9 +43,9 @@ def test_a_study_promises_in_its_own_table(tmp_path, capsys):
     assert found.exit_code == 1
     assert "uniform: unsound (overlapping-sums)" in found.output  # 60 rounds of 50 clients
     assert "batch-partitioning: no promise is broken." in found.output
-    announce(plan(read(promising)))
+    print_findings(plan(read(promising)))
     assert "privacy: hics: unsound (label-recovery)" in capsys.readouterr().err
-    announce(plan(read(silent)))
+    print_findings(plan(read(silent)))
     assert capsys.readouterr().err == ""
     made = plan(read(promising)).runs[0]
     assert made.table()["privacy"]["secure_aggregation"] is True

@@ -36,7 +36,7 @@ def test_the_users_own_word(bomb):
         lambda: method_entries.selector_class("bomb:X"),
         lambda: build("bomb:X", (4,), 2),
         lambda: metrics.metric("bomb:X"),
-        lambda: preset.hook(preset.FigureHook(make="bomb:X")),
+        lambda: preset.import_hook(preset.FigureHook(make="bomb:X")),
         lambda: plan(small(method=[{"name": "bomb:X"}])),
     ],
 )
@@ -67,7 +67,7 @@ def test_every_preset_of_the_package_can_be_played_without_a_word():
         for name in preset.preset_names():
             one = preset.load_preset(name)
             for figure in one.figures:
-                assert callable(preset.hook(figure))
+                assert callable(preset.import_hook(figure))
             one.plan(("seeds=1",))
 
 

@@ -139,4 +139,4 @@ def made_up_rows(
                         "seconds": 1.0,
                     }
                 )
-    return run_rows.table_of(rows)
+    return run_rows.rows_table(rows)

@@ -10,7 +10,7 @@ import pytest
 from tests.leaderboard.small_tracks import made_up_rows, made_up_suite
 
 from sortition.leaderboard.inference import TrackBoard, holm_adjusted, rows_over_cap, signed_rank_p
-from sortition.leaderboard.track_tables import family_table, plain_words, sensitivity_table, standings_table
+from sortition.leaderboard.track_tables import family_table, sensitivity_table, standings_table, verdict_sentences
 from sortition.results.statistics import LEVEL, holm
 
 RNG = np.random.default_rng(7)
@@ -146,7 +146,7 @@ def test_tables_and_words_say_who_is_not_separated(tmp_path: Path) -> None:
     assert len(standings_table(board).rows) == 4
     assert len(family_table(board).rows) == 3
     assert len(sensitivity_table(board).rows) == 3
-    words = " ".join(plain_words(board))
+    words = " ".join(verdict_sentences(board))
     assert "First by mean rank is good" in words
     assert "Separated from uniform, and worse: bad." in words
 
@@ -154,7 +154,7 @@ def test_tables_and_words_say_who_is_not_separated(tmp_path: Path) -> None:
 def test_words_say_where_our_own_method_loses(tmp_path: Path) -> None:
     suite = made_up_suite(tmp_path, cells=3)
     levels = {"uniform": [0.5, 0.5, 0.5], "microcosm": [0.7, 0.7, 0.4], "oort": [0.6, 0.8, 0.5]}
-    words = " ".join(plain_words(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
+    words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
     assert "in 2 of 3 cells another method beats it: cell-01 (oort, -10.0), cell-02" in words
     assert "It does not gain over uniform in the families noise." in words
 
@@ -168,7 +168,7 @@ def test_words_say_from_whom_our_default_is_separated(tmp_path: Path) -> None:
         "like": UNIFORM + 0.055 + 0.01 * np.array([1, -1] * 6) * np.arange(1, 13),
         "microcosm-secure": UNIFORM + 0.2,
     }
-    words = " ".join(plain_words(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
+    words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
     assert (
         "is ahead of, and separated from, 1 of 3 rows of others (Wilcoxon over cells, Holm over 3 tests: p ≤" in words
     )

@@ -76,7 +76,7 @@ def test_a_file_of_configurations_is_added_to_the_suites(tmp_path: Path) -> None
     path = tmp_path / "mine.toml"
     path.write_text('[alternatives]\noort = [{ alpha = 1.0 }]\n[entry]\nmine = { name = "fedgs", alpha = 9.0 }\n')
     own = load_configurations()
-    both = own.extended(load_configurations(path))
+    both = own.merge(load_configurations(path))
     assert both.alternatives["oort"] == [{"alpha": 1.0}]
     assert both.alternatives["fedgs"] == own.alternatives["fedgs"]
     assert both.absent == own.absent

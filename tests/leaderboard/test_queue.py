@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from sortition.cli import app
 from sortition.leaderboard import queue, run_rows, run_seconds
 from sortition.leaderboard.entrants import Entrant
-from sortition.leaderboard.queue import CpuLimit, jobs_of, play
+from sortition.leaderboard.queue import CpuLimit, find_missing_jobs, play_jobs
 from sortition.leaderboard.tracks import TrackSuite, load_tracks
 from sortition.leaderboard.tuning import SEEDS, tuned_entrant, tuning_cells, tuning_gains
 from sortition.studies.runs import runner
@@ -20,8 +20,8 @@ from sortition.studies.runs import runner
 
 def played(suite: TrackSuite, folder: Path, *, track: str = "rounds", seeds: int | None = None) -> pl.DataFrame:
     cells = suite.cells(track)
-    play(suite, jobs_of(suite, cells, METHODS, folder, seeds=seeds), folder)
-    return run_rows.read_all(suite, folder, cells)
+    play_jobs(suite, find_missing_jobs(suite, cells, METHODS, folder, seeds=seeds), folder)
+    return run_rows.read_cells(suite, folder, cells)
 
 
 def test_missing_runs_are_played_once_and_kept_as_one_small_file_a_cell(tmp_path: Path) -> None:
@@ -31,11 +31,11 @@ def test_missing_runs_are_played_once_and_kept_as_one_small_file_a_cell(tmp_path
     assert set(rows["status"]) == {"done"}
     assert rows["rounds"].unique().to_list() == [6]
     assert all(evaluated.to_list() == [2, 4, 6] for evaluated in rows["evaluated"])
-    assert jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out", seeds=2) == []
+    assert find_missing_jobs(suite, suite.cells("rounds"), METHODS, tmp_path / "out", seeds=2) == []
     files = sorted(path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.parquet"))
     assert files == [Path("rounds/r-first.parquet"), Path("rounds/r-second.parquet"), Path("rounds/r-tuning.parquet")]
     assert not list((tmp_path / "out" / "work").rglob("rounds.jsonl"))
-    (job, *_) = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
+    (job, *_) = find_missing_jobs(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
     assert list(job.missing_entrants) == [2]
 
 
@@ -71,8 +71,8 @@ def test_a_stopped_queue_goes_on_and_gives_the_same_file(tmp_path: Path, monkeyp
         return execution
 
     monkeypatch.setattr(runner, "execute", stopping)
-    jobs = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "parts", seeds=2)
-    assert play(suite, jobs, tmp_path / "parts").interrupted
+    jobs = find_missing_jobs(suite, suite.cells("rounds"), METHODS, tmp_path / "parts", seeds=2)
+    assert play_jobs(suite, jobs, tmp_path / "parts").interrupted
     assert len(calls) == 2
     monkeypatch.setattr(runner, "execute", execute)
     assert played(suite, tmp_path / "parts", seeds=2).drop("milliseconds", "seconds").equals(whole)
@@ -82,13 +82,13 @@ def test_a_method_that_cannot_work_in_a_cell_fails_there_and_others_do_not(tmp_p
     suite = small_suite(tmp_path)
     (cell,) = [cell for cell in suite.cells("rounds") if cell.name == "r-first"]
     entrants = [METHODS[0], Entrant("fedss", "fedss", {"by": "groups"})]
-    outcome = play(suite, jobs_of(suite, [cell], entrants, tmp_path / "out", seeds=2), tmp_path / "out")
+    outcome = play_jobs(suite, find_missing_jobs(suite, [cell], entrants, tmp_path / "out", seeds=2), tmp_path / "out")
     assert set(outcome.failed) == {("r-first", "fedss", 0), ("r-first", "fedss", 1)}
-    rows = run_rows.read_all(suite, tmp_path / "out", [cell])
+    rows = run_rows.read_cells(suite, tmp_path / "out", [cell])
     assert dict(rows.group_by("label").agg(pl.first("status")).iter_rows()) == {"uniform": "done", "fedss": "failed"}
     assert "groups" in rows.filter(pl.col("label") == "fedss")["reason"][0]
-    assert jobs_of(suite, [cell], entrants, tmp_path / "out", seeds=2) == []
-    (again,) = jobs_of(suite, [cell], entrants, tmp_path / "out", seeds=2, retry=True)
+    assert find_missing_jobs(suite, [cell], entrants, tmp_path / "out", seeds=2) == []
+    (again,) = find_missing_jobs(suite, [cell], entrants, tmp_path / "out", seeds=2, retry=True)
     assert again.n_runs == 2
 
 
@@ -96,7 +96,9 @@ def test_a_run_beyond_the_limit_of_processor_seconds_fails(tmp_path: Path, monke
     suite = small_suite(tmp_path).model_copy(update={"longest_run": 1e-9})
     monkeypatch.setattr(queue.lockstep, "group_key", lambda run: None)
     (cell,) = [cell for cell in suite.cells("rounds") if cell.name == "r-first"]
-    outcome = play(suite, jobs_of(suite, [cell], METHODS[:1], tmp_path / "out", seeds=1), tmp_path / "out")
+    outcome = play_jobs(
+        suite, find_missing_jobs(suite, [cell], METHODS[:1], tmp_path / "out", seeds=1), tmp_path / "out"
+    )
     (reason,) = outcome.failed.values()
     assert "took more than 1e-09 processor seconds" in reason
     assert CpuLimit(1.0).seconds == 1.0
@@ -104,8 +106,8 @@ def test_a_run_beyond_the_limit_of_processor_seconds_fails(tmp_path: Path, monke
 
 def test_no_run_is_begun_when_the_time_is_up(tmp_path: Path) -> None:
     suite = small_suite(tmp_path)
-    jobs = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
-    outcome = play(suite, jobs, tmp_path / "out", stop_at=0.0)
+    jobs = find_missing_jobs(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
+    outcome = play_jobs(suite, jobs, tmp_path / "out", stop_at=0.0)
     assert (outcome.played, outcome.time_is_up, outcome.interrupted) == (0, True, False)
     arguments = ["leaderboard", "--suite", str(write_suite(tmp_path)), "-o", str(tmp_path / "out"), "--hours", "0"]
     result = CliRunner().invoke(app, [*arguments, "--method", "f3ast", "--quick"])
@@ -117,7 +119,7 @@ def test_the_cheapest_cell_comes_first(tmp_path: Path, monkeypatch: pytest.Monke
     suite = small_suite(tmp_path)
     seconds = {"r-tuning": 3.0, "r-first": 2.0, "r-second": 1.0}
     monkeypatch.setattr(queue, "estimated_seconds", lambda suite, cell, row: seconds[cell.name])
-    jobs = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
+    jobs = find_missing_jobs(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
     assert [job.cell.name for job in jobs] == ["r-second", "r-first", "r-tuning"]
 
 
@@ -126,8 +128,12 @@ def test_tuning_chooses_the_largest_gain_and_the_default_where_none_exceeds_it(t
     cells = tuning_cells(suite, "rounds")
     assert [cell.name for cell in cells] == ["r-tuning"]
     candidates = CONFIGURATIONS.candidates(METHODS[1])
-    play(suite, jobs_of(suite, cells, [METHODS[0], *candidates], tmp_path / "out", seeds=SEEDS), tmp_path / "out")
-    results = run_rows.read_all(suite, tmp_path / "out", cells)
+    play_jobs(
+        suite,
+        find_missing_jobs(suite, cells, [METHODS[0], *candidates], tmp_path / "out", seeds=SEEDS),
+        tmp_path / "out",
+    )
+    results = run_rows.read_cells(suite, tmp_path / "out", cells)
     gains = tuning_gains(suite, "rounds", candidates, results)
     chosen = tuned_entrant(suite, "rounds", candidates, results)
     assert len(gains) == 3
@@ -180,7 +186,7 @@ def test_options_that_do_not_fit_are_refused(options: list[str], message: str) -
 def test_every_cell_of_suite_2_has_a_measured_cost() -> None:
     suite = load_tracks()
     for cell in suite.cell:
-        assert cell.name in run_seconds.measured()["uniform"], cell.name
+        assert cell.name in run_seconds.load_measured_costs()["uniform"], cell.name
         assert (
             run_seconds.estimated_seconds(suite, cell, "ocs")
             > run_seconds.estimated_seconds(suite, cell, "uniform")

@@ -80,16 +80,16 @@ def test_two_seeds_rank_nobody():
 
 def test_friedman_tells_a_difference_from_none():
     seen = board({"uniform": 0.0, "good": 0.05, "bad": -0.05})
-    assert ranks_and_gains.ranking(seen.values("auc"), seen.ranked).p < 1e-4
+    assert ranks_and_gains.rank_over_cells(seen.values("auc"), seen.ranked).p < 1e-4
     noise = board({"uniform": 0.0, "a": 0.0, "b": 0.0})
-    assert ranks_and_gains.ranking(noise.values("auc"), noise.ranked).p > 0.01
+    assert ranks_and_gains.rank_over_cells(noise.values("auc"), noise.ranked).p > 0.01
 
 
 def test_the_interval_is_students():
     x = np.array([0.1, 0.3, 0.2, 0.4])
     expected = stats.t.interval(0.95, 3, x.mean(), stats.sem(x))
-    assert ranks_and_gains.interval(x) == pytest.approx(expected)
-    assert ranks_and_gains.interval(x[:1]) == (-np.inf, np.inf)
+    assert ranks_and_gains.mean_interval(x) == pytest.approx(expected)
+    assert ranks_and_gains.mean_interval(x[:1]) == (-np.inf, np.inf)
 
 
 def test_families_group_the_cells():

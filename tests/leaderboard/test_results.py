@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.leaderboard.rows import table
 
-from sortition.leaderboard.results import SCHEMA, stored, write_runs
+from sortition.leaderboard.results import SCHEMA, read_stored_runs, write_runs
 from sortition.leaderboard.suite import load_suite
 
 
@@ -12,4 +12,6 @@ def test_runs_are_kept_sorted_and_small(tmp_path):
     write_runs(rows, tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert (tmp_path / "a.parquet").stat().st_size < 400_000
-    assert stored(tmp_path / "a.parquet").schema == stored(tmp_path / "none.parquet").schema == SCHEMA
+    assert (
+        read_stored_runs(tmp_path / "a.parquet").schema == read_stored_runs(tmp_path / "none.parquet").schema == SCHEMA
+    )

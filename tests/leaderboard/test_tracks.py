@@ -121,13 +121,13 @@ def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_local_rule_of_a_cell_replaces_that_of_its_base() -> None:
-    cell = SUITE.named("r-digits-3labels-markov-epochs")
+    cell = SUITE.cell_named("r-digits-3labels-markov-epochs")
     assert SUITE.setting(cell)["local"] == {"epochs": 3, "batch": 10, "lr": 0.05}
 
 
 def test_cells_are_found_by_name_and_unknown_ones_refused() -> None:
     with pytest.raises(InputError, match="Unknown cell 'r-digits'"):
-        SUITE.named("r-digits")
+        SUITE.cell_named("r-digits")
     with pytest.raises(InputError, match="Unknown track 'hours'"):
         SUITE.cells("hours")
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from sortition.cli import app
 from sortition.leaderboard import run_rows
-from sortition.leaderboard.queue import jobs_of, play
+from sortition.leaderboard.queue import find_missing_jobs, play_jobs
 from sortition.leaderboard.tracks import TrackSuite
-from sortition.leaderboard.verify import Report, drawn_rows, verify
+from sortition.leaderboard.verify import Report, draw_rows, verify
 
 Forge = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -24,7 +24,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrackSuite, Path]:
     folder = tmp_path_factory.mktemp("honest")
     suite = small_suite(folder)
     cells = [cell for cell in suite.cell if cell.quick]
-    play(suite, jobs_of(suite, cells, METHODS, folder, seeds=2), folder)
+    play_jobs(suite, find_missing_jobs(suite, cells, METHODS, folder, seeds=2), folder)
     return suite, folder
 
 
@@ -62,9 +62,9 @@ def test_honest_results_are_verified(results: tuple[TrackSuite, Path]) -> None:
 
 def test_a_tenth_is_drawn_by_the_verifiers_seed() -> None:
     rows = [{"seed": seed} for seed in range(100)]
-    assert len(drawn_rows(rows, 0.1, 0)) == 10
-    assert drawn_rows(rows, 0.1, 0) == drawn_rows(rows, 0.1, 0) != drawn_rows(rows, 0.1, 1)
-    assert len(drawn_rows(rows[:3], 0.1, 0)) == 1
+    assert len(draw_rows(rows, 0.1, 0)) == 10
+    assert draw_rows(rows, 0.1, 0) == draw_rows(rows, 0.1, 0) != draw_rows(rows, 0.1, 1)
+    assert len(draw_rows(rows[:3], 0.1, 0)) == 1
 
 
 def test_swapped_labels_are_rejected(results: tuple[TrackSuite, Path]) -> None:

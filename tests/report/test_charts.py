@@ -57,7 +57,7 @@ def contrast(one, other):
 
 @pytest.mark.parametrize("name", ["forest-last", "forest-mean"])
 def test_the_seeds_of_a_forest_plot_are_seen(tmp_path, name):
-    layers = drawn(study(tmp_path))[name].bare()["layer"]
+    layers = drawn(study(tmp_path))[name].spec_without_rows()["layer"]
     (seeds,) = (layer["mark"] for layer in layers if layer["data"]["name"] == "forest_seeds")
     bars = [layer["mark"] for layer in layers if layer["data"]["name"] == "forest"]
     assert len(bars) == 3

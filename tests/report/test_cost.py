@@ -8,7 +8,7 @@ from vl_convert import vegalite_to_svg
 
 from sortition.core.errors import InputError
 from sortition.report import write
-from sortition.report.export import latex
+from sortition.report.export import latex_table
 from sortition.report.gather import gather
 from sortition.report.page import Page
 
@@ -30,8 +30,8 @@ def test_words_cards_and_table_follow_the_cost(tmp_path):
     assert "seconds to accuracy 0.3" in text
     assert "at or before 40 seconds, which every run has spent" in text
     assert "forest-at-cost" in charts_of(gather([tmp_path]))
-    assert "at 40 s" in latex(gather([tmp_path]).settings[0])
-    assert "s to target" in latex(gather([tmp_path]).settings[0])
+    assert "at 40 s" in latex_table(gather([tmp_path]).settings[0])
+    assert "s to target" in latex_table(gather([tmp_path]).settings[0])
     by_rounds = write([tmp_path], tmp_path / "rounds.html", cost="rounds").read_text()
     assert "last 10" in by_rounds
     assert "which every run has spent" not in by_rounds

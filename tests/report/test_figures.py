@@ -11,10 +11,10 @@ from tests.report.conftest import write_run
 from tests.test_cli import call
 
 from sortition.core.errors import InputError
-from sortition.report.export import latex, one_figure
+from sortition.report.export import draw_named_chart, latex_table
 from sortition.report.gather import gather
 from sortition.report.look import figure_style
-from sortition.report.method_choice import MethodChoice, parsed_renames
+from sortition.report.method_choice import MethodChoice, parse_renames
 from sortition.studies.study_result import StudyResult
 
 
@@ -32,7 +32,7 @@ def runs(tmp_path):
 
 def drawn(runs, chart="accuracy", methods=None, setting=None, **style):
     gathered = (methods or MethodChoice()).apply(gather([runs]))
-    return one_figure(gathered, chart, figure_style(**style), setting)
+    return draw_named_chart(gathered, chart, figure_style(**style), setting)
 
 
 def texts(svg):
@@ -195,7 +195,7 @@ def test_methods_are_chosen_ordered_and_renamed_in_figures_and_tables(runs):
         "FedGS (ours)",
         "uniform",
     ]
-    table = latex(choice.apply(gather([runs])).settings[0])
+    table = latex_table(choice.apply(gather([runs])).settings[0])
     assert table.index("FedGS (ours)") < table.index("\nuniform &")
     assert "oort" not in table
 
@@ -208,8 +208,13 @@ def test_a_colour_stays_with_its_method_under_another_name(runs):
 
 
 def test_to_show_fewer_methods_changes_no_test(runs):
-    whole = gather([runs]).settings[0].compared()
-    part = MethodChoice(only=["uniform", "oort"], rename={"oort": "Oort"}).apply(gather([runs])).settings[0].compared()
+    whole = gather([runs]).settings[0].against_baseline()
+    part = (
+        MethodChoice(only=["uniform", "oort"], rename={"oort": "Oort"})
+        .apply(gather([runs]))
+        .settings[0]
+        .against_baseline()
+    )
     assert list(part) == ["Oort"]
     for figure in ("difference", "low", "high", "p", "family", "verdict"):
         assert getattr(part["Oort"], figure) == getattr(whole["oort"], figure)
@@ -219,7 +224,7 @@ def test_a_renamed_baseline_stays_the_baseline(runs):
     gathered = gather([runs], baseline="oort")
     setting = MethodChoice(rename={"oort": "Oort", "fedgs": "oort-like"}).apply(gathered).settings[0]
     assert setting.baseline == "Oort"
-    assert set(setting.compared()) == {"uniform", "oort-like"}
+    assert set(setting.against_baseline()) == {"uniform", "oort-like"}
 
 
 @pytest.mark.parametrize(
@@ -239,9 +244,9 @@ def test_a_choice_that_cannot_be_is_refused(runs, choice, words):
 
 
 def test_a_label_with_an_equals_sign_can_be_renamed():
-    assert parsed_renames(["fedcor,beta=0.9=FedCor"]) == {"fedcor,beta=0.9": "FedCor"}
+    assert parse_renames(["fedcor,beta=0.9=FedCor"]) == {"fedcor,beta=0.9": "FedCor"}
     with pytest.raises(InputError, match="--rename must be old=new; got 'oort'"):
-        parsed_renames(["oort"])
+        parse_renames(["oort"])
 
 
 def test_one_command_writes_page_figures_and_tables_of_the_choice(runs, tmp_path):

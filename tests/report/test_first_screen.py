@@ -7,16 +7,16 @@ import pytest
 from tests.report.conftest import write_run
 
 from sortition.core.errors import InputError
-from sortition.report import place, write
+from sortition.report import default_page_path, write
 from sortition.report.charts import across, by_cost
-from sortition.report.checklist import checklist
-from sortition.report.description import description
+from sortition.report.checklist import review_points
+from sortition.report.description import describe_setting
 from sortition.report.gather import gather
 from sortition.report.look import Look
 from sortition.report.page import Page
 from sortition.report.palette import Palette
-from sortition.report.tables import bold_cells, rows
-from sortition.report.verdicts import answer, cards, verdict_lines
+from sortition.report.tables import bold_cells, method_rows
+from sortition.report.verdicts import first_sentence, leader_cards, verdict_lines
 from sortition.results.run_folder import find
 from sortition.results.summary import tables
 
@@ -33,13 +33,13 @@ def study(folder, gains, seeds=6, spread=0.002, **options):
 
 
 def test_a_bracket_in_a_label_does_not_break_the_answer(tmp_path):
-    found = answer(gather([study(tmp_path / "runs", {"fedgs [new] way": 0.2})]))
+    found = first_sentence(gather([study(tmp_path / "runs", {"fedgs [new] way": 0.2})]))
     assert found.startswith("fedgs [new] way beats uniform by 6.67 points of accuracy over all 3 rounds [6.")
 
 
 def test_one_seed_does_not_say_how_many_would_decide(tmp_path):
     study(tmp_path / "runs", {"fedgs": 0.2}, seeds=1)
-    fact = next(point.fact for point in checklist(gather([tmp_path / "runs"])) if "seeds" in point.asks)
+    fact = next(point.fact for point in review_points(gather([tmp_path / "runs"])) if "seeds" in point.asks)
     assert fact == "1 for the method that has fewest; undecided: fedgs"
 
 
@@ -48,14 +48,14 @@ def test_learning_rates_that_differ_between_settings_are_a_sweep(tmp_path):
         study(tmp_path / "runs", {"fedgs": 0.2}, setting=setting)
     for config in (tmp_path / "runs" / "high").rglob("config.toml"):
         config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.3"))
-    found = {point.asks: point for point in checklist(gather([tmp_path / "runs"]))}
+    found = {point.asks: point for point in review_points(gather([tmp_path / "runs"]))}
     assert found[TUNED].fact == "2 values were tried for every method"
     assert found[TUNED].passed
 
 
 def test_every_method_must_be_given_the_same_number_of_tried_values(tmp_path):
     def fact():
-        return {point.asks: point for point in checklist(gather([tmp_path]))}[TUNED]
+        return {point.asks: point for point in review_points(gather([tmp_path]))}[TUNED]
 
     write_run(tmp_path, "uniform", 0, [0.2, 0.4])
     for alpha in (1.0, 2.0):
@@ -78,16 +78,18 @@ def unfair(folder):
 def test_an_unfair_comparison_is_not_praised(tmp_path):
     gathered = unfair(tmp_path / "runs")
     words = "Warning: mine is not compared fairly with uniform (cohort: 8, not 2)."
-    assert answer(gathered).endswith(words)
+    assert first_sentence(gathered).endswith(words)
     assert gathered.settings[0].comparison.leader == "fedgs", "the best of those that are compared fairly"
     page = Page(gathered)
     first = page.overview()
     assert '<td class="verdict open">better (unfair: other cohort)</td>' in first
     assert f'<p class="warn">{words}</p>' in first
-    points = {point.asks: point for point in checklist(gathered)}
+    points = {point.asks: point for point in review_points(gathered)}
     assert not points["Methods differ in the selection alone"].passed
     fair = study(tmp_path / "fair", {"fedgs": 0.1})
-    assert {point.asks: point for point in checklist(gather([fair]))}["Methods differ in the selection alone"].passed
+    assert {point.asks: point for point in review_points(gather([fair]))}[
+        "Methods differ in the selection alone"
+    ].passed
 
 
 def test_seeds_that_only_one_method_has_are_warned_of(tmp_path):
@@ -95,7 +97,7 @@ def test_seeds_that_only_one_method_has_are_warned_of(tmp_path):
     for seed in (1, 4):
         shutil.rmtree(tmp_path / "main" / "mine" / f"seed-{seed}")
     words = "Warning: mine is not compared fairly with uniform (seeds: 0, 2 to 3, 5, not 0 to 5)."
-    assert answer(gather([tmp_path])).endswith(words)
+    assert first_sentence(gather([tmp_path])).endswith(words)
     assert any(words in note for table in tables(find(tmp_path)) for note in table.notes)
 
 
@@ -116,11 +118,11 @@ def test_runs_on_other_data_of_the_same_name_are_warned_of(tmp_path, manifest, w
     for path in tmp_path.rglob("manifest.json"):
         content = json.loads(path.read_text()) | {"data": {"digest": "a" * 64, "partition": "c" * 64}}
         path.write_text(json.dumps(content))
-    assert "fairly" not in answer(gather([tmp_path]))
+    assert "fairly" not in first_sentence(gather([tmp_path]))
     for path in (tmp_path / "main" / "mine").rglob("manifest.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | manifest))
     warning = f"Warning: mine is not compared fairly with uniform ({words})."
-    assert answer(gather([tmp_path])).endswith(warning)
+    assert first_sentence(gather([tmp_path])).endswith(warning)
     assert any(warning in note for table in tables(find(tmp_path)) for note in table.notes)
 
 
@@ -129,23 +131,25 @@ def test_a_lone_unfair_method_leads_with_a_warning(tmp_path):
     for config in (tmp_path / "main" / "mine").rglob("config.toml"):
         config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.5"))
     gathered = gather([tmp_path])
-    assert answer(gathered).startswith("mine beats uniform by")
-    assert answer(gathered).endswith("Warning: mine is not compared fairly with uniform (local.lr: 0.5, not 0.1).")
-    assert cards(gathered.settings[0])[0].detail == "shown better than uniform, not compared fairly"
+    assert first_sentence(gathered).startswith("mine beats uniform by")
+    assert first_sentence(gathered).endswith(
+        "Warning: mine is not compared fairly with uniform (local.lr: 0.5, not 0.1)."
+    )
+    assert leader_cards(gathered.settings[0])[0].detail == "shown better than uniform, not compared fairly"
 
 
 def test_a_label_alone_makes_no_baseline(tmp_path):
     for seed in range(3):
         write_run(tmp_path, "uniform", seed, [0.2, 0.4], name="oort")
         write_run(tmp_path, "fedgs", seed, [0.2, 0.5])
-    assert "Uniform is not among the methods" in answer(gather([tmp_path]))
+    assert "Uniform is not among the methods" in first_sentence(gather([tmp_path]))
     assert gather([tmp_path], baseline="oort").settings[0].baseline == "uniform"
 
 
 def test_another_baseline(tmp_path):
     gathered = gather([study(tmp_path, {"oort": 0.1, "mine": 0.3})], baseline="oort")
     # the last ten of three rounds are their mean: a third of each gain
-    assert answer(gathered).startswith("1 of 2 methods beat oort; mine gains 6.67 points of accuracy")
+    assert first_sentence(gathered).startswith("1 of 2 methods beat oort; mine gains 6.67 points of accuracy")
     assert "− oort" in Page(gathered).overview()
     with pytest.raises(InputError, match="Unknown baseline 'ort'"):
         gather([tmp_path], baseline="ort")
@@ -156,7 +160,7 @@ def test_all_pairs_have_a_table(tmp_path):
     page = Page(gathered).overview()
     assert "All pairs, last 3" in page
     assert "a falls short of b by 6.67 points" in page
-    assert {one.family for one in gathered.settings[0].compared().values()} == {3}
+    assert {one.family for one in gathered.settings[0].against_baseline().values()} == {3}
     assert "All pairs" not in Page(gather([tmp_path])).overview()
 
 
@@ -168,7 +172,7 @@ def test_a_run_under_several_seed_numbers_counts_once(tmp_path):
     gathered = gather([tmp_path])
     assert len(gathered.settings[0].methods["fedgs"]) == 1
     assert sum("has the same records as seed 0" in text for text in gathered.left_out) == 5
-    assert answer(gathered).startswith("Fewer than 3 seeds")
+    assert first_sentence(gathered).startswith("Fewer than 3 seeds")
 
 
 @pytest.fixture
@@ -185,28 +189,30 @@ def cut_short(tmp_path):
 
 def test_unfinished_runs_are_neither_failures_nor_cheap(cut_short):
     setting = cut_short.settings[0]
-    cells = {row.label: row.cells for row in rows(setting)}
+    cells = {row.label: row.cells for row in method_rows(setting)}
     assert cells["fedgs"]["first crossing"] == "1.0 ± 0.0"  # not (2/3)
     assert cells["fedgs"]["speed-up"] == "– (0/2)"  # of the two pairs that are finished
-    charts = by_cost.figures(setting, Look(Palette(cut_short.methods, cut_short.names)))
+    charts = by_cost.draw_charts(setting, Look(Palette(cut_short.methods, cut_short.names)))
     drawn = {chart.name: chart.tables for chart in charts if not isinstance(chart, str)}
     assert {row["cost"] for row in drawn["pareto-megabytes"]["pareto_megabytes"]} == {22.5, 0.009}
     assert {row["MB"] for row in drawn["traffic"]["traffic"] if row["method"] != "centralised"} == {9.0, 4.5}
-    shares = across.figures(cut_short, Look(Palette(cut_short.methods, cut_short.names)))[1].tables["profiles"]
+    shares = across.draw_charts(cut_short, Look(Palette(cut_short.methods, cut_short.names)))[1].tables["profiles"]
     assert {row["share"] for row in shares if row["method"] == "fedgs"} == {1.0}
-    assert across._costs(setting, "uniform", ["uniform", "fedgs"], by_rounds=True).size == 2  # seeds that both finished
+    assert (
+        across._seed_costs(setting, "uniform", ["uniform", "fedgs"], by_rounds=True).size == 2
+    )  # seeds that both finished
 
 
 def test_reference_lines_are_never_ranked(cut_short):
     setting = cut_short.settings[0]
-    assert list(across.mean_ranks(cut_short).ranks) == ["fedgs", "uniform"]
-    made = rows(setting)
+    assert list(across.rank_methods(cut_short).ranks) == ["fedgs", "uniform"]
+    made = method_rows(setting)
     assert next(row for row in made if row.label == "centralised").cells["speed-up"] == ""
     assert not any(label == "centralised" for label, _ in bold_cells(setting, made))
     look = Look(Palette(cut_short.methods, cut_short.names))
-    profiles = across.figures(cut_short, look)[1].tables["profiles"]
+    profiles = across.draw_charts(cut_short, look)[1].tables["profiles"]
     assert {row["method"] for row in profiles} == {"uniform", "fedgs"}
-    front = by_cost.figures(setting, look)[0].tables["pareto_megabytes_front"]
+    front = by_cost.draw_charts(setting, look)[0].tables["pareto_megabytes_front"]
     assert [row["method"] for row in front] == ["fedgs"]
 
 
@@ -232,8 +238,8 @@ def test_a_win_is_the_answer(tmp_path):
     gathered = gather([study(tmp_path, {"good": 0.15, "same": 0.0, "bad": -0.2})])
     # the last ten of three rounds are their mean: a third of each gain
     begins = "1 of 3 methods beat uniform; good gains 5.00 points of accuracy over all 3 rounds [4.8"
-    assert answer(gathered).startswith(begins)
-    shown = {card.title: card for card in cards(gathered.settings[0])}
+    assert first_sentence(gathered).startswith(begins)
+    shown = {card.title: card for card in leader_cards(gathered.settings[0])}
     assert (shown["Leader"].value, shown["Leader"].detail) == ("good", "shown better than uniform")
     assert shown["Gain"].value == "+5.00"
     assert shown["Traffic"].value == "1.00×"
@@ -241,7 +247,7 @@ def test_a_win_is_the_answer(tmp_path):
 
 
 def test_no_win_is_an_answer_too(tmp_path):
-    found = answer(gather([study(tmp_path, {"same": 0.0, "bad": -0.2})]))
+    found = first_sentence(gather([study(tmp_path, {"same": 0.0, "bad": -0.2})]))
     assert found == "No method is shown better than uniform: 1 worse, 1 practically equal."
 
 
@@ -255,8 +261,8 @@ def test_no_win_is_an_answer_too(tmp_path):
 )
 def test_the_cards_claim_no_more_than_the_answer(tmp_path, gain, title, detail, verdict):
     gathered = gather([study(tmp_path, {"other": gain}, spread=0.05 if verdict == "undecided" else 0.002)])
-    assert answer(gathered).startswith("No method is shown better than uniform: ")
-    first, second, *_ = cards(gathered.settings[0])
+    assert first_sentence(gathered).startswith("No method is shown better than uniform: ")
+    first, second, *_ = leader_cards(gathered.settings[0])
     assert (first.title, first.value, first.detail) == (title, "other", detail)
     assert second.title == f"Difference, {verdict}"
 
@@ -266,22 +272,22 @@ def test_the_cards_claim_no_more_than_the_answer(tmp_path, gain, title, detail, 
     [({}, 3, "Only one method was run"), ({"good": 0.1}, 2, "Fewer than 3 seeds show no spread")],
 )
 def test_what_is_missing_is_said(tmp_path, gains, seeds, words):
-    assert words in answer(gather([study(tmp_path, gains, seeds)]))
+    assert words in first_sentence(gather([study(tmp_path, gains, seeds)]))
 
 
 def test_without_uniform(tmp_path):
     write_run(tmp_path, "fedcor", 0, [0.1, 0.2, 0.3])
     gathered = gather([tmp_path])
-    assert "Uniform is not among the methods" in answer(gathered)
+    assert "Uniform is not among the methods" in first_sentence(gathered)
     assert verdict_lines(gathered.settings[0])[0][1].startswith("Uniform is not among")
-    assert cards(gathered.settings[0])[0].value == "fedcor"
+    assert leader_cards(gathered.settings[0])[0].value == "fedcor"
 
 
 def test_unfinished_runs_and_mixed_targets_are_mentioned(tmp_path):
     study(tmp_path, {"good": 0.1}, 3)
     write_run(tmp_path, "good", 3, [0.2, 0.4, 0.6], done=False, target=0.7)
     gathered = gather([tmp_path])
-    assert answer(gathered).startswith("So far, with 1 of 7 runs unfinished: ")
+    assert first_sentence(gathered).startswith("So far, with 1 of 7 runs unfinished: ")
     assert gathered.left_out == [
         "The runs of main have different targets: rounds to target are not comparable.",
         "1 of 7 runs are unfinished: they are drawn, and left out of tables and verdicts; "
@@ -294,9 +300,9 @@ def test_a_run_that_stands_at_an_earlier_round_is_not_compared(tmp_path):
         write_run(tmp_path, "uniform", seed, [0.1, 0.2, 0.6 + seed / 100, 0.7])
         write_run(tmp_path, "same", seed, [0.1, 0.2], done=False)
     setting = gather([tmp_path]).settings[0]
-    assert setting.compared() == {}
+    assert setting.against_baseline() == {}
     assert setting.comparison.leader == "uniform"
-    assert "No two methods have finished runs of one seed" in answer(gather([tmp_path]))
+    assert "No two methods have finished runs of one seed" in first_sentence(gather([tmp_path]))
     assert setting.mean("same", "passes") is None
     assert setting.methods["same"][0].test["accuracy"].size == 2  # its curve is drawn
     assert "same" in Page(gather([tmp_path])).render()
@@ -315,7 +321,7 @@ def test_all_figures_fit_the_page_in_several_tables(tmp_path):
 def test_over_several_settings_the_largest_gain_comes_first(tmp_path):
     for setting in ("easy", "hard"):
         study(tmp_path, {"a": 0.1, "b": 0.15, "c": 0.2, "d": 0.25}, setting=setting)
-    assert answer(gather([tmp_path])) == (
+    assert first_sentence(gather([tmp_path])) == (
         "Better than the baseline: d in 2 of 2 settings, c in 2 of 2 settings, b in 2 of 2 settings, and 1 more "
         "(all 8 comparisons of the page taken together, Holm's correction)."
     )
@@ -325,7 +331,7 @@ def test_several_settings_are_counted(tmp_path):
     study(tmp_path, {"good": 0.1}, setting="easy")
     study(tmp_path, {"good": -0.1}, setting="hard")
     gathered = gather([tmp_path])
-    assert answer(gathered).startswith("Better than the baseline: good in 1 of 2 settings (all 2 comparisons")
+    assert first_sentence(gathered).startswith("Better than the baseline: good in 1 of 2 settings (all 2 comparisons")
     page = Page(gathered)
     first = page.overview()
     assert "Verdicts over settings" in first
@@ -372,12 +378,12 @@ def test_a_run_that_diverged_is_flagged(tmp_path):
 
 
 def test_the_seeds_of_the_checklist_follow_the_verdicts(tmp_path):
-    seeds = {p.asks: p for p in checklist(gather([study(tmp_path / "a", {"good": 0.1})]))}["Enough seeds to decide"]
+    seeds = {p.asks: p for p in review_points(gather([study(tmp_path / "a", {"good": 0.1})]))}["Enough seeds to decide"]
     assert (seeds.passed, seeds.fact) == (True, "6 for the method that has fewest; every comparison is decided")
     for seed, gain in enumerate((0.2, -0.1, 0.1)):
         write_run(tmp_path / "b", "uniform", seed, [0.2, 0.4, 0.5])
         write_run(tmp_path / "b", "wild", seed, [0.2, 0.4, 0.5 + gain])
-    seeds = {p.asks: p for p in checklist(gather([tmp_path / "b"]))}["Enough seeds to decide"]
+    seeds = {p.asks: p for p in review_points(gather([tmp_path / "b"]))}["Enough seeds to decide"]
     assert not seeds.passed
     assert "undecided: wild (" in seeds.fact
 
@@ -386,7 +392,7 @@ def test_the_title_heads_the_page_and_names_the_file(tmp_path):
     study(tmp_path / "runs", {"good": 0.1}, 2)
     (tmp_path / "runs" / "study.json").write_text(json.dumps({"title": "Who <wins>?", "settings": [], "methods": []}))
     page = write([tmp_path / "runs"])
-    assert page == tmp_path / "runs" / "who-wins.html" == place([tmp_path / "runs"])
+    assert page == tmp_path / "runs" / "who-wins.html" == default_page_path([tmp_path / "runs"])
     assert "<h1>Who &lt;wins&gt;?</h1>" in page.read_text(encoding="utf-8")
     with pytest.raises(InputError, match="The report's page must be a file"):
         write([tmp_path / "runs"], tmp_path / "runs")
@@ -409,10 +415,10 @@ def test_words_say_what_is_compared_and_whether_models_learned(tmp_path):
 def test_one_epoch_is_one(tmp_path):
     write_run(tmp_path, "uniform", 0, [0.2, 0.4])
     setting = gather([tmp_path]).settings[0]
-    assert "2 steps of 4 at rate 0.1" in description(setting)
+    assert "2 steps of 4 at rate 0.1" in describe_setting(setting)
     setting.first.config["local"] = {"epochs": 1, "batch": 4, "lr": 0.1}
-    assert "1 epoch of 4 at rate 0.1" in description(setting)
-    assert "1 seed." in description(setting)
+    assert "1 epoch of 4 at rate 0.1" in describe_setting(setting)
+    assert "1 seed." in describe_setting(setting)
 
 
 def test_reference_lines_are_no_best_method(tmp_path):
@@ -426,7 +432,9 @@ def test_methods_that_a_setting_lacks_are_named_beside_ranks_and_profiles(tmp_pa
     for setting in ("x", "y"):
         study(tmp_path / "runs", {"fedgs": 0.1, **({"oort": 0.2} if setting == "x" else {})}, setting=setting)
     gathered = gather([tmp_path / "runs"])
-    captions = [chart.caption for chart in across.figures(gathered, Look(Palette(gathered.methods, gathered.names)))]
+    captions = [
+        chart.caption for chart in across.draw_charts(gathered, Look(Palette(gathered.methods, gathered.names)))
+    ]
     assert len(captions) == 2
     assert all(one.endswith("Left out, since a setting lacks them: oort (not in y).") for one in captions)
 
@@ -439,7 +447,7 @@ def test_a_single_win_among_many_settings_is_not_the_headline(tmp_path):
             write_run(tmp_path, "uniform", seed, [0.8], setting=f"s{setting}")
             write_run(tmp_path, "lucky", seed, [0.8 + gain + 0.5 * noise], setting=f"s{setting}")
     gathered = gather([tmp_path])
-    assert gathered.settings[0].compared()["lucky"].verdict == "better"
-    found = answer(gathered)
+    assert gathered.settings[0].against_baseline()["lucky"].verdict == "better"
+    found = first_sentence(gathered)
     assert found.startswith("No method is shown better than the baseline in any of the 10 settings with all 10")
     assert "1 of them are better in their own setting alone, which chance may explain" in found

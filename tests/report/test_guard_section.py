@@ -3,7 +3,7 @@
 from tests.report.conftest import write_run
 
 from sortition.report.gather import gather
-from sortition.report.guard_section import HEADING_BY_ACTION, IN_THE_NOTES, actions, guard_table
+from sortition.report.guard_section import HEADING_BY_ACTION, IN_THE_NOTES, count_guard_actions, guard_html
 from sortition.report.page import Page
 
 
@@ -14,7 +14,7 @@ def test_actions_are_added_up_over_rounds():
         {"rejected": None, "notes": {"guards": "nonsense", "unsound_updates": []}},
         {"notes": {"guards": {"winsorised": 5, "thinned": "many", "strange": 3}}},
     ]
-    assert actions(rounds) == {
+    assert count_guard_actions(rounds) == {
         "rejected": 1, "explored": 3, "quarantined": 2, "unsound_updates": 2, "too_few_completed": 1, "winsorised": 5,
     }  # fmt: skip
 
@@ -31,7 +31,7 @@ def test_the_page_shows_them_by_method(tmp_path):
 
 
 def test_nothing_is_shown_where_they_did_nothing(study):
-    assert guard_table(gather([study])) == ""
+    assert guard_html(gather([study])) == ""
 
 
 def test_every_action_has_a_heading_and_a_source():

@@ -75,7 +75,7 @@ def test_members_that_another_federation_had_used_are_withdrawn_and_not_needed(t
 
 
 def test_charts_have_names_where_a_reader_points(tmp_path):
-    strip = fates.strip(digest(tmp_path))
+    strip = fates.draw_strip(digest(tmp_path))
     chosen = {(row["round"], row["client"]): row for row in strip.tables["strip"]}
     assert chosen[1, "hospital-2"]["fate"] == "standby"
     assert chosen[2, "hospital-12"]["reason"] == "CUDA out of memory"
@@ -83,7 +83,7 @@ def test_charts_have_names_where_a_reader_points(tmp_path):
     assert (0, "hospital-12") in away
     assert (0, "hospital-1") not in away
     assert len([client for t, client in away if t == 3]) == 5
-    bars = fates.by_client(digest(tmp_path)).tables["by_client"]
+    bars = fates.draw_times_chosen(digest(tmp_path)).tables["by_client"]
     assert bars[0] == {"client": "hospital-1", "id": 0, "fate": "used", "order": 0, "rounds": 2}
 
 
@@ -121,13 +121,13 @@ def test_many_clients_and_rounds_are_drawn_in_part(tmp_path):
         chosen = {"cohort": cohort, "weights": [1.0], "answered": cohort, "names": [f"c{t % n}"]}
         records.append({**ROUNDS[3], **chosen, "round": t, "members": n, "present": "0-149", "available": n})
     history = digest(tmp_path, records, about={"names": [f"c{k}" for k in range(n)]}, facts={})
-    strip = fates.strip(history)
+    strip = fates.draw_strip(history)
     assert {row["round"] for row in strip.tables["strip"]} <= set(range(120, 200))
     assert "The last 80 of 200 rounds." in strip.caption
     assert "The 100 of 150 clients that were chosen most often." in strip.caption
-    assert [row["times"] for row in fates.by_client(history).tables["how_many"]] == ["1", "2"]
-    assert sum(row["clients"] for row in fates.by_client(history).tables["how_many"]) == n
-    spans = fates.round_by_round(history)
+    assert [row["times"] for row in fates.draw_times_chosen(history).tables["how_many"]] == ["1", "2"]
+    assert sum(row["clients"] for row in fates.draw_times_chosen(history).tables["how_many"]) == n
+    spans = fates.draw_fates_by_round(history)
     assert len(spans.tables["fates"]) == 67
     assert "Means of 3 rounds." in spans.caption
 

@@ -8,7 +8,7 @@ from tests.report.conftest import write_run
 
 from campaign import trust
 from sortition.report.gather import gather
-from sortition.report.measured_trust import MeasuredTrust, MethodTrust, how_far_guards_hold, measured
+from sortition.report.measured_trust import MeasuredTrust, MethodTrust, load_measured_trust, trust_section_html
 from sortition.report.page import Page
 from sortition.selectors import discover
 
@@ -38,18 +38,18 @@ def test_every_goal_that_is_missed_has_its_words():
 
 
 def test_every_method_was_measured_with_the_set_up_of_the_docs():
-    assert set(measured().methods) == set(discover())
-    assert measured().guards == trust.TRUSTED.changed()
+    assert set(load_measured_trust().methods) == set(discover())
+    assert load_measured_trust().guards == trust.TRUSTED.changed()
     written = re.findall(r"guards = \{ (.*?) \}", (DOCS / "guards.md").read_text())
     values = {f"{name} = {value:g}" for name, value in trust.TRUSTED.changed().items()}
     assert any(values <= set(line.split(", ")) for line in written)
 
 
 def test_the_docs_have_the_table_and_each_methods_sentence():
-    assert trust.table(measured()) in (DOCS / "faults.md").read_text()
-    for method in measured().methods:
+    assert trust.table(load_measured_trust()) in (DOCS / "faults.md").read_text()
+    for method in load_measured_trust().methods:
         page = (DOCS / "methods" / f"{method}.md").read_text()
-        paragraph = trust.under_attack(measured(), method)
+        paragraph = trust.under_attack(load_measured_trust(), method)
         assert page.count("**Under attack.**") == bool(paragraph)
         assert paragraph in page
 
@@ -63,9 +63,9 @@ def with_table(folder: Path, table: str) -> None:
 def test_the_page_of_a_study_with_attacks_or_guards_says_how_far_guards_hold(tmp_path, table):
     write_run(tmp_path, "mine & yours", 0, [0.1, 0.2, 0.3], name="tifl")
     write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3])
-    assert how_far_guards_hold(gather([tmp_path])) == ""
+    assert trust_section_html(gather([tmp_path])) == ""
     with_table(tmp_path, table)
     page = Page(gather([tmp_path])).selected()
     assert "How far guards hold" in page
-    assert page.count(measured().sentence("tifl")) == 1
-    assert page.count(measured().sentence("uniform")) == 1
+    assert page.count(load_measured_trust().sentence("tifl")) == 1
+    assert page.count(load_measured_trust().sentence("uniform")) == 1

@@ -19,7 +19,7 @@ from sortition.aggregation import combine, server_table, step
 from sortition.core.errors import InputError
 from sortition.learning import LocalRule
 from sortition.report.gather import gather
-from sortition.report.methods_paragraph import OPTIONS_OF_COMBINING, OPTIONS_OF_STEP, methods_paragraph
+from sortition.report.methods_paragraph import OPTIONS_OF_COMBINING, OPTIONS_OF_STEP, write_methods_paragraph
 
 
 def edit(path, **changes):
@@ -62,7 +62,7 @@ def runs(tmp_path):
 
 
 def test_the_paragraph_says_all_that_a_paper_must(runs):
-    text = methods_paragraph(gather([runs])).text
+    text = write_methods_paragraph(gather([runs])).text
     assert text.startswith(
         "We compare uniform [uniform2020] and oort [oort2020] in Sortition 0.1.0, with its default parameters where "
         "none are given. The data set tiny is held"
@@ -79,27 +79,27 @@ def test_the_paragraph_says_all_that_a_paper_must(runs):
 
 
 def test_latex_is_escaped_and_cites(runs):
-    latex = methods_paragraph(gather([runs])).latex
+    latex = write_methods_paragraph(gather([runs])).latex
     assert r"oort~\cite{oort2020} in Sortition" in latex
     assert r"95 \%" in latex
     assert r"x86\_64" in latex
 
 
 def test_answers_say_what_was_tuned_and_what_was_left_out(runs):
-    answers = {answer.asks: answer.answer for answer in methods_paragraph(gather([runs])).answers}
+    answers = {answer.asks: answer.answer for answer in write_methods_paragraph(gather([runs])).answers}
     parameters = answers["Are all hyper-parameters given, and how they were chosen?"]
     assert parameters.startswith("oort: d = 15. Each run folder has")
     assert "nothing was tuned" in parameters
     assert answers["Was anything left out?"] == "No: all 6 runs are finished and counted."
     assert answers["How many runs is a figure the mean of?"].startswith("At least 3 finished runs")
     write_run(runs, "oort", 9, [0.4], done=False)
-    answers = {answer.asks: answer.answer for answer in methods_paragraph(gather([runs])).answers}
+    answers = {answer.asks: answer.answer for answer in write_methods_paragraph(gather([runs])).answers}
     assert "1 of 7 runs are unfinished" in answers["Was anything left out?"]
 
 
 def test_each_setting_is_described(runs):
     write_run(runs, "uniform", 0, [0.4, 0.5], setting="other")
-    text = methods_paragraph(gather([runs])).text
+    text = write_methods_paragraph(gather([runs])).text
     assert "Setting main: the data set tiny" in text
     assert "Setting other: the same, but rounds = 2." in text
     assert "Each method is run on at least 1 seed;" in text
@@ -108,7 +108,7 @@ def test_each_setting_is_described(runs):
 def test_unfinished_runs_alone_have_no_paragraph(tmp_path):
     write_run(tmp_path / "runs", "uniform", 0, [0.4], done=False)
     with pytest.raises(InputError, match="must be of finished runs; got none"):
-        methods_paragraph(gather([tmp_path / "runs"]))
+        write_methods_paragraph(gather([tmp_path / "runs"]))
 
 
 def test_cite_prints_bibtex_or_the_paragraph(runs, tmp_path, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_comparison_of_all_pairs_is_called_so(tmp_path):
     for seed in range(3):
         for name, gain in (("uniform", 0.0), ("oort", 0.1), ("fedgs", 0.2)):
             write_run(tmp_path / "runs", name, seed, [0.4, 0.5 + gain + 0.01 * seed, 0.6 + gain])
-    text = methods_paragraph(gather([tmp_path / "runs"], all_pairs=True)).text
+    text = write_methods_paragraph(gather([tmp_path / "runs"], all_pairs=True)).text
     assert "mean over seeds) of every pair of methods by paired t-tests; intervals (95 %) and p-values" in text
     assert "corrected by Bonferroni for the 3 comparisons of a setting" in text
 
@@ -205,7 +205,7 @@ AVERAGED = "updates are averaged with the weights that the selection method sets
 )
 def test_the_rules_of_the_server_are_written_with_their_options(runs, server, sentence):
     configure(runs, server=server)
-    assert sentence in methods_paragraph(gather([runs])).text
+    assert sentence in write_methods_paragraph(gather([runs])).text
 
 
 def test_every_rule_of_the_server_and_every_option_of_one_is_known():
@@ -220,21 +220,21 @@ def test_the_schedule_of_local_training_is_written(runs):
     assert (
         "a learning rate of 0.1, multiplied by 0.9 after every 10 rounds, multiplied by 0.5 at round 20 and round 40 "
         "(counted from 0), momentum 0.9; updates"
-    ) in methods_paragraph(gather([runs])).text
+    ) in write_methods_paragraph(gather([runs])).text
     configure(runs, local={"decay_every": 1, "milestones": [], "momentum": 0.0, "keep_state": True})
     assert (
         "0.1, multiplied by 0.9 after every round, the optimizer's state kept from one participation to the next;"
-    ) in methods_paragraph(gather([runs])).text
+    ) in write_methods_paragraph(gather([runs])).text
 
 
 def test_what_a_method_sets_for_itself_is_not_said_of_all(runs):
     write_run(runs, "fedgs", 0, [0.4, 0.5, 0.6])
-    same_text = methods_paragraph(gather([runs])).text
+    same_text = write_methods_paragraph(gather([runs])).text
     assert "however" not in same_text
     for label in ("oort", "fedgs"):
         configure(runs / "main" / label, cohort=3, local={"lr": 0.5}, server={"name": "plain", "lr": 0.2})
     configure(runs / "main" / "fedgs", guards={"reweight": True})
-    text = methods_paragraph(gather([runs])).text
+    text = write_methods_paragraph(gather([runs])).text
     assert "2 clients are selected and train the model softmax of 1,234 parameters: 2 steps of SGD with batches" in text
     own_values = (
         "3 clients are selected; clients train for 2 steps of SGD with batches of 4 and a learning rate of 0.5; "
@@ -243,13 +243,13 @@ def test_what_a_method_sets_for_itself_is_not_said_of_all(runs):
     assert f"With oort, however, {own_values}. " in text
     assert f"With fedgs, however, {own_values}; the guards are reweight = True. " in text
     configure(runs / "main" / "oort", guards={"reweight": True})
-    text = methods_paragraph(gather([runs])).text
+    text = write_methods_paragraph(gather([runs])).text
     assert f"With oort and fedgs, however, {own_values}; the guards are reweight = True. " in text
 
 
 def test_a_method_without_the_guards_of_others_is_said_to_have_none(runs):
     configure(runs / "main" / "uniform", guards={"reweight": True})
-    text = methods_paragraph(gather([runs])).text
+    text = write_methods_paragraph(gather([runs])).text
     assert " Conditions: guards: reweight = True. With oort, however, there are no guards. " in text
 
 
@@ -259,7 +259,7 @@ def test_what_a_method_sets_for_itself_is_repeated_only_where_a_setting_changes_
     configure(runs / "main" / "oort", local={"lr": 0.5})
     configure(runs / "other" / "oort", local={"lr": 0.5})
     sentence = "With oort, however, clients train for 2 steps of SGD with batches of 4 and a learning rate of"
-    assert methods_paragraph(gather([runs])).text.count(sentence) == 1
+    assert write_methods_paragraph(gather([runs])).text.count(sentence) == 1
     configure(runs / "other" / "oort", local={"lr": 0.1})
-    text = methods_paragraph(gather([runs])).text
+    text = write_methods_paragraph(gather([runs])).text
     assert f"{sentence} 0.5. Setting other: the same, but its name. {sentence} 0.1. Each method" in text

@@ -24,37 +24,41 @@ def gathered(folder, sent=(1e6, 1.0001e6), **options):
 def test_equal_sizes_and_full_availability_are_a_sentence(tmp_path):
     setting = gathered(tmp_path).settings[0]
     setting.federation = {"sizes": np.full(10, 600), "availability": np.ones((3, 10), bool)}
-    assert who_holds_what.figures(setting) == [
+    assert who_holds_what.draw_charts(setting) == [
         "Each of the 10 clients holds 600 examples.",
         "Every client is reachable in every round.",
     ]
     setting.federation = {"sizes": np.array([71, 72, 72])}
-    assert who_holds_what.figures(setting) == ["Each of the 3 clients holds 71 or 72 examples."]
+    assert who_holds_what.draw_charts(setting) == ["Each of the 3 clients holds 71 or 72 examples."]
     setting.federation = {"sizes": np.ones(3, int)}
-    assert who_holds_what.figures(setting) == ["Each of the 3 clients holds 1 example."]
+    assert who_holds_what.draw_charts(setting) == ["Each of the 3 clients holds 1 example."]
     setting.federation = {"sizes": np.array([0, 1])}
-    assert who_holds_what.figures(setting) == ["Each of the 2 clients holds 0 or 1 example."]
+    assert who_holds_what.draw_charts(setting) == ["Each of the 2 clients holds 0 or 1 example."]
     setting.federation = {"sizes": np.zeros(2, int)}
-    assert who_holds_what.figures(setting) == ["Each of the 2 clients holds 0 examples."]
-    histogram = who_holds_what.size_histogram(np.array([1000, 2000, 12_000]))
+    assert who_holds_what.draw_charts(setting) == ["Each of the 2 clients holds 0 examples."]
+    histogram = who_holds_what.draw_size_histogram(np.array([1000, 2000, 12_000]))
     assert histogram.caption == "3 clients hold 15,000 examples; median 2,000, from 1,000 to 12,000."
     setting.federation = {"sizes": np.arange(1, 11), "availability": np.eye(3, 10, dtype=bool)}
-    assert [chart.name for chart in who_holds_what.figures(setting)] == ["sizes", "availability"]
+    assert [chart.name for chart in who_holds_what.draw_charts(setting)] == ["sizes", "availability"]
 
 
 def test_costs_that_are_alike_are_a_sentence_and_others_a_chart(tmp_path):
     for name, sent in (("alike", (1e6, 1.0001e6)), ("apart", (1e6, 2e6))):
         found = gathered(tmp_path / name, sent)
-        made = by_cost.pareto(found.settings[0], Look(Palette(found.methods, found.names)))[0]
+        made = by_cost.draw_pareto_charts(found.settings[0], Look(Palette(found.methods, found.names)))[0]
         assert isinstance(made, str) == (name == "alike")
-    said = [made for made in by_cost.pareto(gather([tmp_path / "alike"]).settings[0], Look(Palette([], {}))) if made]
+    said = [
+        made
+        for made in by_cost.draw_pareto_charts(gather([tmp_path / "alike"]).settings[0], Look(Palette([], {})))
+        if made
+    ]
     assert said[0] == "All methods cost the same traffic: 3 MB, to within 1 %."
     assert said[0] in Page(gather([tmp_path / "alike"])).render()
 
 
 def test_an_amount_that_all_methods_cost_is_written_out(tmp_path):
     found = gathered(tmp_path, (1.152e9, 1.152e9))
-    said = by_cost.pareto(found.settings[0], Look(Palette(found.methods, found.names)))
+    said = by_cost.draw_pareto_charts(found.settings[0], Look(Palette(found.methods, found.names)))
     assert said[0] == "All methods cost the same traffic: 3,460 MB, to within 1 %."
 
 
@@ -65,10 +69,10 @@ def test_counts_against_availability_are_a_sentence_where_all_clients_were_avail
     for run in setting.runs:
         run.counts = {"selected": np.array([1, 2, 0]), "available": np.full(3, 3)}
     said = "Every client was available in 3 rounds, so counts alone say how even a method is."
-    assert selection.against_availability(setting, look) == said
+    assert selection.draw_counts_against_availability(setting, look) == said
     for run in setting.runs:
         run.counts["available"] = np.array([3, 3, 2])
-    assert selection.against_availability(setting, look).name == "availability-counts"
+    assert selection.draw_counts_against_availability(setting, look).name == "availability-counts"
 
 
 def test_a_forest_plot_of_all_rounds_is_not_drawn_twice(tmp_path):

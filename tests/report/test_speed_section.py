@@ -8,7 +8,7 @@ from tests.report.conftest import write_run
 
 from sortition.report.gather import gather
 from sortition.report.page import Page
-from sortition.report.speed_section import slowest_fifth, speed_table
+from sortition.report.speed_section import measure_slowest_fifth, speed_html
 
 SIZES = np.array([10, 10, 10, 10, 60])
 SECONDS = np.array([1.0, 2.0, 3.0, 4.0, 9.0])
@@ -22,7 +22,7 @@ def record(t, cohort, weights, **more):
 
 def test_weight_due_chances_and_seconds():
     records = [record(0, [0, 1], [0.5, 0.5]), record(1, [0, 4], [0.75, 0.25]), record(2, [2, 3], [0.5, 0.5])]
-    got = slowest_fifth(records, FEDERATION, COUNTS)
+    got = measure_slowest_fifth(records, FEDERATION, COUNTS)
     assert got.due == 0.6  # client 4 alone is the slowest fifth
     assert got.weight == pytest.approx(0.25 / 3)
     assert got.chances == pytest.approx(1 / (6 / 5))  # 6 places for 5 clients that were always there
@@ -30,23 +30,23 @@ def test_weight_due_chances_and_seconds():
 
 
 def test_only_weights_that_were_used_count():
-    silent = slowest_fifth([record(0, [0, 4], [0.5, 0.5], answered=[0])], FEDERATION, COUNTS)
+    silent = measure_slowest_fifth([record(0, [0, 4], [0.5, 0.5], answered=[0])], FEDERATION, COUNTS)
     assert silent.weight == 0
-    late = slowest_fifth([record(0, [0, 1], [0.5, 0.5], answered=[0, 4], used=[0.6, 0.2])], FEDERATION, COUNTS)
+    late = measure_slowest_fifth([record(0, [0, 1], [0.5, 0.5], answered=[0, 4], used=[0.6, 0.2])], FEDERATION, COUNTS)
     assert late.weight == pytest.approx(0.25)
-    assert np.isnan(slowest_fifth([record(0, [], [])], FEDERATION, COUNTS).weight)
+    assert np.isnan(measure_slowest_fifth([record(0, [], [])], FEDERATION, COUNTS).weight)
 
 
 def test_who_was_never_chosen_is_counted():
     never = {**COUNTS, "selected": np.array([3, 1, 1, 1, 0])}
-    assert slowest_fifth([record(0, [0], [1.0])], FEDERATION, never).never == 1
+    assert measure_slowest_fifth([record(0, [0], [1.0])], FEDERATION, never).never == 1
 
 
 def test_nothing_is_said_where_devices_are_alike_or_there_is_no_clock(study):
-    assert slowest_fifth([record(0, [0], [1.0])], {"sizes": SIZES}, COUNTS) is None
-    assert slowest_fifth([{"round": 0, "cohort": [0], "weights": [1.0]}], FEDERATION, COUNTS) is None
-    assert slowest_fifth([], FEDERATION, COUNTS) is None
-    assert speed_table(gather([study])) == ""
+    assert measure_slowest_fifth([record(0, [0], [1.0])], {"sizes": SIZES}, COUNTS) is None
+    assert measure_slowest_fifth([{"round": 0, "cohort": [0], "weights": [1.0]}], FEDERATION, COUNTS) is None
+    assert measure_slowest_fifth([], FEDERATION, COUNTS) is None
+    assert speed_html(gather([study])) == ""
 
 
 def test_the_page_has_a_row_a_method(tmp_path):

@@ -8,7 +8,7 @@ from tests.report.conftest import write_run
 from sortition.core.errors import InputError
 from sortition.report import tables
 from sortition.report.digest import condense
-from sortition.report.export import latex
+from sortition.report.export import latex_table
 from sortition.report.gather import gather
 from sortition.report.page import Page
 from sortition.results.run_folder import Run, curves
@@ -16,12 +16,12 @@ from sortition.results.run_folder import Run, curves
 
 @pytest.fixture
 def rows(study):
-    return {row.label: row for row in tables.rows(gather([study]).settings[0])}
+    return {row.label: row for row in tables.method_rows(gather([study]).settings[0])}
 
 
 def test_large_numbers_keep_three_digits():
     given = (999.4, 999.7, 12_345, 999_960, 1.5e9, 2.5e12)
-    assert [tables.thousands(value) for value in given] == ["999", "1 k", "12.3 k", "1 M", "1.5 G", "2.5 T"]
+    assert [tables.short_number_text(value) for value in given] == ["999", "1 k", "12.3 k", "1 M", "1.5 G", "2.5 T"]
 
 
 def test_figures_by_hand(rows):
@@ -73,7 +73,7 @@ def test_spread_among_similar_clients(rows):
 
 def test_the_main_table_is_a_part_of_the_whole(study):
     setting = gather([study]).settings[0]
-    whole, main = tables.rows(setting)[0].cells, tables.rows(setting, whole=False)[0].cells
+    whole, main = tables.method_rows(setting)[0].cells, tables.method_rows(setting, whole=False)[0].cells
     assert set(main) < set(whole)
     assert "best, %" not in main
 
@@ -84,7 +84,7 @@ def test_better_and_worse_in_words(tmp_path):
         write_run(tmp_path, "good", seed, [0.2, 0.4, 0.7 + seed / 90])
         write_run(tmp_path, "bad", seed, [0.2, 0.3, 0.3 + seed / 80])
         write_run(tmp_path, "same", seed, [0.2, 0.4, 0.5 + seed / 100 + (-1) ** seed * 0.01])
-    found = {row.label: row.verdict for row in tables.rows(gather([tmp_path]).settings[0])}
+    found = {row.label: row.verdict for row in tables.method_rows(gather([tmp_path]).settings[0])}
     assert found == {"uniform": "baseline", "good": "better", "bad": "worse", "same": "practically equal"}
 
 
@@ -106,13 +106,13 @@ def test_counts_of_an_unfinished_run_are_recounted(tmp_path):
 
 def test_latex_has_the_columns_that_decide_or_those_chosen(study):
     setting = gather([study]).settings[0]
-    text = latex(setting)
+    text = latex_table(setting)
     assert text.startswith(r"\begin{tabular}{l")
     assert r"33.3 $\pm$ 9.4" in text
     assert text.count(r"\\") == 3
-    assert latex(setting, ["MB", "verdict"]).splitlines()[2] == r"method & MB & verdict \\"
+    assert latex_table(setting, ["MB", "verdict"]).splitlines()[2] == r"method & MB & verdict \\"
     with pytest.raises(InputError, match="Unknown column 'Megabytes'"):
-        latex(setting, ["Megabytes"])
+        latex_table(setting, ["Megabytes"])
 
 
 def decided(folder, seeds=6):
@@ -127,7 +127,7 @@ def decided(folder, seeds=6):
 
 def test_what_is_shown_better_is_bold(tmp_path):
     setting = decided(tmp_path)
-    made = tables.rows(setting)
+    made = tables.method_rows(setting)
     best = max(made, key=lambda row: row.values["last 3, %"])
     assert (best.label, best.verdict.split()[0]) == ("wild", "undecided")
     shown = {(label, title) for label in ("good", "fine") for title in ("last 3, %", "all rounds, %")}
@@ -136,23 +136,23 @@ def test_what_is_shown_better_is_bold(tmp_path):
 
 def test_nothing_undecided_is_bold(study):
     setting = gather([study]).settings[0]
-    assert tables.rows(setting)[0].verdict.startswith("undecided")
-    assert tables.bold_cells(setting, tables.rows(setting)) == set()
-    assert r"\textbf" not in latex(setting)
-    assert "Bold" not in latex(setting)
+    assert tables.method_rows(setting)[0].verdict.startswith("undecided")
+    assert tables.bold_cells(setting, tables.method_rows(setting)) == set()
+    assert r"\textbf" not in latex_table(setting)
+    assert "Bold" not in latex_table(setting)
 
 
 def test_costs_that_look_the_same_are_bold_together(tmp_path):
     for label, megabytes in (("uniform", 0.76), ("fedgs", 0.84), ("hics", 1.2)):
         write_run(tmp_path, label, 0, [0.2, 0.4], sent={"model_up": megabytes * 1e6 / 2})
     setting = gather([tmp_path]).settings[0]
-    assert tables.bold_cells(setting, tables.rows(setting)) == {("uniform", "MB"), ("fedgs", "MB")}
-    assert latex(setting, ["MB"]).count(r"\textbf{0.8}") == 2
+    assert tables.bold_cells(setting, tables.method_rows(setting)) == {("uniform", "MB"), ("fedgs", "MB")}
+    assert latex_table(setting, ["MB"]).count(r"\textbf{0.8}") == 2
 
 
 def test_tables_say_what_is_bold(tmp_path):
     setting = decided(tmp_path)
     page = Page(gather([tmp_path])).overview()
     assert f"{tables.BOLD} Other columns are not tested." in page
-    assert f"<b>{tables.rows(setting)[1].cells['last 3, %']}</b>" in page
-    assert rf"\multicolumn{{2}}{{l}}{{\footnotesize {tables.BOLD}}} \\" in latex(setting, ["last 3, %"])
+    assert f"<b>{tables.method_rows(setting)[1].cells['last 3, %']}</b>" in page
+    assert rf"\multicolumn{{2}}{{l}}{{\footnotesize {tables.BOLD}}} \\" in latex_table(setting, ["last 3, %"])

@@ -27,7 +27,7 @@ def test_presets_are_sound(name):
         cells = {label for published in table.paper.values() for label in published}
         assert not cells or cells & set(plan.labels)
     for figure in loaded.figures:
-        assert callable(preset.hook(figure))
+        assert callable(preset.import_hook(figure))
 
 
 def write(tmp_path, text):

@@ -11,7 +11,7 @@ from sortition.core.errors import InputError
 from sortition.reproduction import preset
 from sortition.reproduction.comparison import our_cell, paper_cell
 from sortition.reproduction.preset_page import write_pages
-from sortition.reproduction.run_preset import Cuts, reproduce
+from sortition.reproduction.run_preset import Cuts, reproduce_preset
 from sortition.results.run_folder import find
 from sortition.results.summary import grouped
 
@@ -24,7 +24,7 @@ def note(context, *, word):
 
 def listing(context):
     """A figure hook of the tests: what it is given to draw."""
-    return " ".join(f"{run.setting}-{run.method}-{run.seed}" for run in context.done())
+    return " ".join(f"{run.setting}-{run.method}-{run.seed}" for run in context.finished_runs())
 
 
 def loaded(tmp_path, **changes):
@@ -50,7 +50,7 @@ def loaded(tmp_path, **changes):
 
 
 def test_a_preset_from_runs_to_page(tmp_path):
-    made = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("a",), rounds=2), jobs=1)
+    made = reproduce_preset(loaded(tmp_path), tmp_path / "out", Cuts(only=("a",), rounds=2), jobs=1)
     rounds, best = made.page.tables
     assert rounds.columns == ["method", "a, paper", "a, ours", "b", "elsewhere, paper"]
     assert [row[:2] for row in rounds.rows] == [["uniform", "12 ± 3"], ["power-of-choice", ""], ["absent", ">500"]]
@@ -70,21 +70,21 @@ def test_a_preset_from_runs_to_page(tmp_path):
     assert "hook says hello with runs True and rounds 2" in page
     assert (tmp_path / "out" / "note.txt").exists()
     # the whole of it goes on with what is there
-    whole = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(), jobs=1)
+    whole = reproduce_preset(loaded(tmp_path), tmp_path / "out", Cuts(), jobs=1)
     assert "cut to size" not in whole.page.markdown()
     assert len(find(tmp_path / "out" / "runs")) == 8
 
 
 def test_a_picture_of_a_cut_leaves_out_other_runs_of_the_folder(tmp_path):
     one = loaded(tmp_path, figure={"make": "tests.reproduction.test_run_preset:listing"})
-    reproduce(one, tmp_path / "out", Cuts(rounds=1), jobs=1)
-    cut = reproduce(one, tmp_path / "out", Cuts(only=("b/uniform", "a/uniform"), seeds=1, rounds=1), jobs=1)
+    reproduce_preset(one, tmp_path / "out", Cuts(rounds=1), jobs=1)
+    cut = reproduce_preset(one, tmp_path / "out", Cuts(only=("b/uniform", "a/uniform"), seeds=1, rounds=1), jobs=1)
     assert cut.page.pictures == ["a-uniform-0 b-uniform-0"]
 
 
 def test_only_must_name_something(tmp_path):
     with pytest.raises(InputError, match="--only must be a setting, a method"):
-        reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("c",)), jobs=1)
+        reproduce_preset(loaded(tmp_path), tmp_path / "out", Cuts(only=("c",)), jobs=1)
 
 
 def table(tmp_path, **options):
@@ -114,7 +114,7 @@ def test_speed_ups_are_geometric_means_over_paired_seeds(tmp_path):
 
 
 def test_the_values_of_single_seeds_stand_beside_the_page(tmp_path):
-    made = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("a/uniform",), rounds=2), jobs=1)
+    made = reproduce_preset(loaded(tmp_path), tmp_path / "out", Cuts(only=("a/uniform",), rounds=2), jobs=1)
     (tmp_path / "docs").mkdir()
     write_pages(tmp_path / "docs" / "mine.md", [made.page])
     assert "[mine.csv](mine.csv)" in (tmp_path / "docs" / "mine.md").read_text()
@@ -138,7 +138,7 @@ def test_published_cells():
 
 
 def test_the_availability_figure(tmp_path):
-    made = reproduce(preset.load_preset("availability"), tmp_path, Cuts(rounds=60))
+    made = reproduce_preset(preset.load_preset("availability"), tmp_path, Cuts(rounds=60))
     assert (tmp_path / "availability-modes.png").read_bytes().startswith(b"\x89PNG")
     assert made.page.markdown().count("| lognormal") == 1
 
@@ -150,7 +150,7 @@ def test_a_page_keeps_the_sections_and_seeds_of_other_presets(tmp_path):
     )
     path.write_text(f"{others}\n\nValues of single seeds: [all.csv](all.csv).\n")
     path.with_suffix(".csv").write_text("preset,table,setting,method,seed,value\nother,Best,a,uniform,0,1\n")
-    made = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("a/uniform",), rounds=2), jobs=1)
+    made = reproduce_preset(loaded(tmp_path), tmp_path / "out", Cuts(only=("a/uniform",), rounds=2), jobs=1)
     for _ in range(2):  # the second replaces the first
         write_pages(path, [made.page])
     text, rows = path.read_text(), path.with_suffix(".csv").read_text().splitlines()

@@ -14,7 +14,7 @@ from tests.test_cli import call
 from sortition.core.errors import InputError, StorageError
 from sortition.report import pack_with_page as report_pack
 from sortition.report import write
-from sortition.report.pack_with_page import DOCUMENTS, pack
+from sortition.report.pack_with_page import DOCUMENTS, pack_study
 from sortition.results import pack as packs
 from sortition.results.pack import CONTENTS, unpacked
 
@@ -54,7 +54,7 @@ def archive(path, files, *, attributes=(), listed=None):
 
 
 def test_a_pack_opens_as_the_same_runs(runs, tmp_path):
-    path = pack(runs)
+    path = pack_study(runs)
     assert path == tmp_path / "mine.zip"
     files = opened(path)
     assert files["main/fedgs/seed-2/rounds.jsonl"] == (runs / "main/fedgs/seed-2/rounds.jsonl").read_bytes()
@@ -67,7 +67,7 @@ def test_a_pack_opens_as_the_same_runs(runs, tmp_path):
 
 
 def test_run_folders_are_not_chosen_from_a_pack(runs, tmp_path):
-    path = pack(runs)
+    path = pack_study(runs)
     with pytest.raises(InputError, match="A choice of run folders must be made among folders; got the pack "):
         write([runs, path], tmp_path / "page.html", only=[runs / "main" / "fedgs" / "seed-0"])
     assert not (tmp_path / "page.html").exists()
@@ -84,7 +84,7 @@ def test_report_and_cite_open_a_pack(runs, tmp_path):
 
 
 def test_the_page_of_a_pack_is_made_anew(runs, tmp_path):
-    path = pack(runs)
+    path = pack_study(runs)
     with zipfile.ZipFile(path) as source:
         files = {name: source.read(name) for name in source.namelist() if name != CONTENTS}
     files["report.html"] = b"<script>stolen()</script>"
@@ -144,7 +144,7 @@ def test_a_file_that_is_not_what_the_contents_say_is_refused(tmp_path, listed):
 
 
 def test_every_flipped_byte_is_refused_or_harmless(runs):
-    path = pack(runs)
+    path = pack_study(runs)
     sound = opened(path)
     content = path.read_bytes()
     for position in range(0, len(content), len(content) // 60):
@@ -181,7 +181,7 @@ def test_nothing_stays_in_the_temporary_folder(runs, tmp_path, monkeypatch):
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    path = pack(runs)
+    path = pack_study(runs)
     opened(path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(StorageError):

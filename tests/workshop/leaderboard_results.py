@@ -28,7 +28,7 @@ def made_up_results(suite: TrackSuite, configurations: Configurations, *, rows: 
                     table += [_run(suite, cell, alternative, seed, skill + 0.01, rng) for seed in range(SEEDS)]
                 for cell in suite.cells(track, "held-out"):
                     table += [_run(suite, cell, alternative, seed, skill + 0.01, rng) for seed in suite.seeds_of(cell)]
-    return run_rows.table_of(table)
+    return run_rows.rows_table(table)
 
 
 def _run(

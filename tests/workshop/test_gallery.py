@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 from tests.test_cli import call
-from workshop.gallery import FILES, PAGE, PICTURE_OF, PICTURES, command, examples, read_example
+from workshop.gallery import FILES, PAGE, PICTURE_OF, PICTURES, command_text, read_example, read_examples
 
 from sortition.studies import study
 
@@ -37,9 +37,9 @@ def test_every_file_plays_and_has_its_chart(path, tmp_path):
     assert result.figure(picture.chart, setting=picture.setting).svg.startswith("<svg")
 
 
-@pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
+@pytest.mark.parametrize("example", read_examples(), ids=lambda example: example.name)
 def test_the_page_shows_the_file_as_it_is(example):
     page = PAGE.read_text(encoding="utf-8")
     assert f"## {example.question}\n\n{example.explanation}\n" in page
-    assert f"{command(example)}\n\n```toml\n{example.text.rstrip()}\n```" in page
+    assert f"{command_text(example)}\n\n```toml\n{example.text.rstrip()}\n```" in page
     assert f"(images/gallery/{example.name}.svg)" in page

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.leaderboard.small_tracks import write_suite
-from workshop.leaderboard_budgets import dry_run, rounded, with_budget, write_budgets
+from workshop.leaderboard_budgets import dry_run, round_clock, with_budget, write_budgets
 
 from sortition.leaderboard.tracks import load_tracks
 
@@ -16,7 +16,7 @@ SUITE = load_tracks()
 @pytest.mark.parametrize("name", ["s-digits-rotations-over1.5", "o-digits-2labels-buffer5"])
 def test_the_budget_of_a_cell_is_uniforms_median_clock(name: str) -> None:
     cell = SUITE.named(name)
-    assert cell.seconds == rounded(dry_run(SUITE, cell).clock)
+    assert cell.seconds == round_clock(dry_run(SUITE, cell).clock)
 
 
 def test_missing_budgets_are_written_and_others_stay(tmp_path: Path) -> None:
@@ -36,5 +36,5 @@ def test_missing_budgets_are_written_and_others_stay(tmp_path: Path) -> None:
 
 
 def test_clocks_have_three_digits() -> None:
-    assert rounded(14324.4) == 14300.0
-    assert rounded(2.6951) == 2.7
+    assert round_clock(14324.4) == 14300.0
+    assert round_clock(2.6951) == 2.7

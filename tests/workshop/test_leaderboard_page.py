@@ -3,8 +3,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 from tests.leaderboard.rows import table
-from workshop.leaderboard_diagram import diagram
-from workshop.leaderboard_page import WHY_ABSENT, page, write_page
+from workshop.leaderboard_diagram import draw_diagram
+from workshop.leaderboard_page import WHY_ABSENT, page_markdown, write_page
 
 from sortition.leaderboard.suite import load_suite
 from sortition.selectors import discover
@@ -14,7 +14,7 @@ GAINS = {"uniform": 0.0, "good": 0.05, "spy": 0.02}
 
 
 def test_the_page_shows_both_halves_families_and_cells():
-    text = page(SUITE, table(SUITE, GAINS))
+    text = page_markdown(SUITE, table(SUITE, GAINS))
     held, tuning = text.split("## The half *tuning*")
     assert "| good " in held
     assert "| good " in tuning
@@ -28,19 +28,19 @@ def test_the_page_shows_both_halves_families_and_cells():
 def test_nothing_that_was_not_run_looks_run():
     rows = table(SUITE, GAINS)
     tuned = rows.filter(rows["half"] == "tuning")
-    text = page(SUITE, tuned)
+    text = page_markdown(SUITE, tuned)
     assert "Not run: 0 runs are finished, too few to rank methods on 16 cells." in text
     late = rows.filter((rows["method"] != "spy") | (rows["seed"] < 1))
-    assert "Not finished, hence not ranked: spy (16 of 128 runs)." in page(SUITE, late)
+    assert "Not finished, hence not ranked: spy (16 of 128 runs)." in page_markdown(SUITE, late)
 
 
 def test_methods_without_runs_are_named_with_the_reason():
     rows = table(SUITE, {"uniform": 0.0, **{name: 0.01 for name in discover() if name not in ("greedyfed", "full")}})
     tuned = rows.filter((rows["half"] == "held-out") | (rows["method"] != "fedgs"))
-    held, tuning = page(SUITE, tuned).split("## The half *tuning*")
+    held, tuning = page_markdown(SUITE, tuned).split("## The half *tuning*")
     assert f"Without runs here: `full` ({WHY_ABSENT['full']}), `greedyfed` ({WHY_ABSENT['greedyfed']})." in held
     assert "Without runs here: `fedgs`, `full` (" in tuning
-    assert "Without runs" not in page(SUITE, table(SUITE, dict.fromkeys(discover(), 0.0)))
+    assert "Without runs" not in page_markdown(SUITE, table(SUITE, dict.fromkeys(discover(), 0.0)))
 
 
 def test_the_page_and_its_diagram_are_written(tmp_path):
@@ -54,4 +54,4 @@ def test_the_page_and_its_diagram_are_written(tmp_path):
 
 
 def test_names_in_the_diagram_are_escaped():
-    assert "a&amp;b" in diagram({"a&b": 1.0, "c": 2.0}, 0.5, "t")
+    assert "a&amp;b" in draw_diagram({"a&b": 1.0, "c": 2.0}, 0.5, "t")

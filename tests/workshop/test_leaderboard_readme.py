@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.leaderboard.rows import table
-from workshop.leaderboard_page import page, variants_table
+from workshop.leaderboard_page import page_markdown, variants_table
 from workshop.leaderboard_picture import top_picture, write_picture
 from workshop.leaderboard_readme import top_of_tracks, top_table, with_top
 from workshop.leaderboard_top import PLACES, best_places
@@ -15,7 +15,7 @@ from workshop.readme_bullets import bullets
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import default_entries
 from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack
-from sortition.leaderboard.results import stored
+from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.variants import plain_rows
 from sortition.selectors import VARIANTS
@@ -123,7 +123,9 @@ def test_a_study_takes_every_variant_as_the_table_writes_it():
 
 @pytest.mark.skipif(not (ROOT / "docs" / "leaderboard.parquet").exists(), reason="the sources are not here")
 def test_readme_and_page_show_the_runs_that_are_committed():
-    rows = stored(ROOT / "docs" / "leaderboard.parquet")
+    rows = read_stored_runs(ROOT / "docs" / "leaderboard.parquet")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert with_top(readme, board(rows)) == readme
-    assert page(SUITE, rows, "images/leaderboard.svg") == (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
+    assert page_markdown(SUITE, rows, "images/leaderboard.svg") == (ROOT / "docs" / "leaderboard.md").read_text(
+        encoding="utf-8"
+    )

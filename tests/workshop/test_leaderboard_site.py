@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 from tests.workshop.browser import CHROMIUM, Browser
 from tests.workshop.leaderboard_results import made_up_results
-from workshop.leaderboard_data import Data, described, page_data
-from workshop.leaderboard_site import RESULTS, html, parquet_bytes, standings_csv
-from workshop.leaderboard_summary import PAGE, summary
+from workshop.leaderboard_data import Data, page_data, table_text
+from workshop.leaderboard_site import RESULTS, parquet_bytes, site_html, standings_csv
+from workshop.leaderboard_summary import PAGE, summary_page
 
 from sortition.leaderboard.entrants import load_configurations
-from sortition.leaderboard.run_rows import read_all, table_of
+from sortition.leaderboard.run_rows import read_cells, rows_table
 from sortition.leaderboard.tracks import load_tracks
 
 SUITE = load_tracks()
@@ -40,7 +40,7 @@ def data(results: pl.DataFrame) -> Data:
 @pytest.fixture(scope="module")
 def page(data: Data, results: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("site") / "page.html"
-    path.write_text(html(data, parquet_bytes(results)), encoding="utf-8")
+    path.write_text(site_html(data, parquet_bytes(results)), encoding="utf-8")
     return path
 
 
@@ -62,9 +62,9 @@ def test_every_track_has_its_tables_and_all_cells(data: Data) -> None:
 
 
 def test_a_page_without_results_says_so(tmp_path: Path) -> None:
-    empty = page_data(SUITE, CONFIGURATIONS, table_of([]), {}, "2026-11-18")
+    empty = page_data(SUITE, CONFIGURATIONS, rows_table([]), {}, "2026-11-18")
     assert all(not content["tables"] for content in empty["tracks"].values())
-    assert "suite-2-" in html(empty, parquet_bytes(table_of([])))
+    assert "suite-2-" in site_html(empty, parquet_bytes(rows_table([])))
 
 
 def test_the_files_hold_all_runs_and_standings(data: Data, results: pl.DataFrame) -> None:
@@ -83,7 +83,7 @@ def test_a_row_that_somebody_called_like_a_formula_is_a_text_in_the_csv(data: Da
 
 
 def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame) -> None:
-    text = summary(SUITE, CONFIGURATIONS, results)
+    text = summary_page(SUITE, CONFIGURATIONS, results)
     assert text.count("### Default parameters") == 4
     assert text.count("### Tuned parameters") == 2
     assert text.count("First by mean rank is") == 6
@@ -91,13 +91,13 @@ def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame
 
 
 def test_the_kept_page_is_what_the_stored_results_give() -> None:
-    stored = read_all(SUITE, RESULTS, SUITE.cell)
-    assert PAGE.read_text(encoding="utf-8") == summary(SUITE, CONFIGURATIONS, stored)
+    stored = read_cells(SUITE, RESULTS, SUITE.cell)
+    assert PAGE.read_text(encoding="utf-8") == summary_page(SUITE, CONFIGURATIONS, stored)
 
 
 def test_tables_of_a_study_are_described_in_short() -> None:
-    assert described({"name": "labels", "per_client": 2}) == "labels, per_client 2"
-    assert described({"styles": ["plain", "dark"], "lr": 0.1}) == "styles plain/dark, lr 0.1"
+    assert table_text({"name": "labels", "per_client": 2}) == "labels, per_client 2"
+    assert table_text({"styles": ["plain", "dark"], "lr": 0.1}) == "styles plain/dark, lr 0.1"
 
 
 @NEEDS_CHROMIUM
@@ -105,7 +105,7 @@ def test_the_page_opens_on_the_first_track_that_has_standings(results: pl.DataFr
     by_time = results.filter(pl.col("track") == "seconds")
     data = page_data(SUITE, CONFIGURATIONS, by_time, {}, "2026-11-18")
     path = tmp_path / "page.html"
-    path.write_text(html(data, parquet_bytes(by_time)), encoding="utf-8")
+    path.write_text(site_html(data, parquet_bytes(by_time)), encoding="utf-8")
     with Browser(tmp_path / "profile") as browser:
         browser.open(path, 1280, 900)
         assert browser.evaluate("document.querySelector('[data-track][aria-pressed=true]').dataset.track") == "seconds"
@@ -137,9 +137,9 @@ def test_in_a_browser(page: Path, tmp_path: Path, width: int, height: int) -> No
 
 @NEEDS_CHROMIUM
 def test_a_page_without_results_works_in_a_browser(tmp_path: Path) -> None:
-    empty = page_data(SUITE, CONFIGURATIONS, table_of([]), {}, "2026-11-18")
+    empty = page_data(SUITE, CONFIGURATIONS, rows_table([]), {}, "2026-11-18")
     path = tmp_path / "empty.html"
-    path.write_text(html(empty, parquet_bytes(table_of([]))), encoding="utf-8")
+    path.write_text(site_html(empty, parquet_bytes(rows_table([]))), encoding="utf-8")
     with Browser(tmp_path / "profile") as browser:
         browser.open(path, 1280, 900)
         assert "no finished rows" in browser.evaluate("document.getElementById('status').textContent")
@@ -206,5 +206,5 @@ def test_filters_and_addresses(page: Path, tmp_path: Path) -> None:
 def test_names_in_the_page_cannot_end_its_script(data: Data, results: pl.DataFrame) -> None:
     forged = json.loads(json.dumps(data))
     forged["tracks"]["rounds"]["tables"]["default"]["words"] = ["</script><script>alert(1)</script>"]
-    text = html(forged, parquet_bytes(results.head(1)))
+    text = site_html(forged, parquet_bytes(results.head(1)))
     assert len(re.findall(r"<script", text)) == 2

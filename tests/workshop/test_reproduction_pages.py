@@ -44,7 +44,7 @@ def test_a_page_is_read(tmp_path):
     [("mine.csv", 6, "per seed: [mine.csv](mine.csv)"), ("", 6, "per seed: missing"), ("", 0, "")],
 )
 def test_an_entry_links_the_values_of_single_seeds(values, planned, words):
-    preset, extent = next(iter(index.extents().items()))
+    preset, extent = next(iter(index.load_extents().items()))
     page = reproduction_pages.index_page({preset: replace(extent, values=values, planned=planned)})
     entry = next(line for line in page.splitlines() if f"(`{preset}`" in line)
     assert words in entry
@@ -66,15 +66,15 @@ def test_commands_on_pages_can_be_typed_in_a_shell():
 
 def test_what_has_no_page_was_never_run():
     lines = [line for line in index.index_lines({}) if line.startswith(" " * 24)]
-    assert len(lines) == len(index.items())
-    for line, item in zip(lines, index.items(), strict=True):
+    assert len(lines) == len(index.load_items())
+    for line, item in zip(lines, index.load_items(), strict=True):
         assert line.strip() == (f"never run: {item.why}" if item.why else "never run")
 
 
 def test_the_list_for_a_terminal_has_state_verdict_and_page_of_every_item():
-    extents = index.extents()
+    extents = index.load_extents()
     text = "\n".join(index.index_lines(extents))
-    for item in index.items():
+    for item in index.load_items():
         assert item.what in text
         if item.preset in extents:
             extent = extents[item.preset]
@@ -82,11 +82,11 @@ def test_the_list_for_a_terminal_has_state_verdict_and_page_of_every_item():
 
 
 def test_every_preset_is_listed_once_and_every_listed_preset_exists():
-    listed = [item.preset for item in index.items() if item.preset]
+    listed = [item.preset for item in index.load_items() if item.preset]
     assert sorted(listed) == preset_names()
 
 
-@pytest.mark.parametrize("item", index.items(), ids=lambda item: f"{item.paper} {item.what[:20]}")
+@pytest.mark.parametrize("item", index.load_items(), ids=lambda item: f"{item.paper} {item.what[:20]}")
 def test_an_item_has_a_verdict_or_a_reason(item):
     assert bool(item.verdict) == bool(item.result)
     assert item.verdict or item.why
@@ -95,8 +95,8 @@ def test_an_item_has_a_verdict_or_a_reason(item):
 
 
 def test_an_item_that_was_run_has_its_setting_and_one_that_was_not_has_claims_that_say_so():
-    extents = index.extents()
-    for item in index.items():
+    extents = index.load_extents()
+    for item in index.load_items():
         if item.preset in extents:
             assert item.read or item.published, item.what
         else:
@@ -105,8 +105,8 @@ def test_an_item_that_was_run_has_its_setting_and_one_that_was_not_has_claims_th
 
 def test_coverage_counts_every_claim_once():
     rows = {row[0]: row[1:] for row in reproduction_pages.coverage_table().rows}
-    for paper in dict.fromkeys(item.paper for item in index.items()):
-        claims = [claim for item in index.items() if item.paper == paper for claim in item.claims]
+    for paper in dict.fromkeys(item.paper for item in index.load_items()):
+        claims = [claim for item in index.load_items() if item.paper == paper for claim in item.claims]
         if not claims:
             assert paper not in rows
             continue
@@ -118,7 +118,7 @@ def test_coverage_counts_every_claim_once():
 
 def test_the_package_and_the_readme_show_what_the_pages_show():
     extents = extents_of(DOCS)
-    assert index.extents() == extents
+    assert index.load_extents() == extents
     assert (DOCS / "README.md").read_text() == reproduction_pages.index_page(extents) + "\n"
     project = (DOCS.parents[1] / "README.md").read_text()
     assert reproduction_pages.summary(extents) in project, "run python -m workshop reproduction"
@@ -126,8 +126,8 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
 
 
 def test_the_readme_marks_results_that_another_reading_changes():
-    table, note = reproduction_pages.summary(index.extents()).split("\n\n")
-    shown = [item for item in index.items() if item.short]
+    table, note = reproduction_pages.summary(index.load_extents()).split("\n\n")
+    shown = [item for item in index.load_items() if item.short]
     assert {bool(item.other) for item in shown} == {True, False}
     for item in shown:
         assert (f"{item.short}{reproduction_pages.OTHER_READING}" in table) == bool(item.other)
@@ -135,10 +135,10 @@ def test_the_readme_marks_results_that_another_reading_changes():
 
 
 def test_every_entry_is_listed_under_its_paper_with_state_setting_result_and_verdict():
-    extents = index.extents()
+    extents = index.load_extents()
     for paper in re.split(r"^## ", reproduction_pages.index_page(extents), flags=re.MULTILINE)[2:]:
         entries = re.split(r"^- ", paper, flags=re.MULTILINE)[1:]
-        items_of_paper = [item for item in index.items() if item.paper == paper.splitlines()[0]]
+        items_of_paper = [item for item in index.load_items() if item.paper == paper.splitlines()[0]]
         for item, entry in zip(items_of_paper, entries, strict=True):
             assert entry.startswith(f"**{item.what}**")
             assert item.preset in entry
@@ -154,9 +154,9 @@ def test_every_entry_is_listed_under_its_paper_with_state_setting_result_and_ver
 
 
 def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page():
-    extents = index.extents()
-    short = [item for item in index.items() if item.short]
-    papers = dict.fromkeys(item.paper for item in index.items() if item.paper != "No paper")
+    extents = index.load_extents()
+    short = [item for item in index.load_items() if item.short]
+    papers = dict.fromkeys(item.paper for item in index.load_items() if item.paper != "No paper")
     assert [item.paper for item in short] == list(papers)
     rows = reproduction_pages.summary(extents).splitlines()[2:]
     for item, row in zip(short, rows[: len(short)], strict=True):
@@ -173,19 +173,19 @@ def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page(
 
 
 def test_the_index_tells_what_another_reading_gives():
-    text = reproduction_pages.index_page(index.extents())
-    others = [item for item in index.items() if item.other]
+    text = reproduction_pages.index_page(index.load_extents())
+    others = [item for item in index.load_items() if item.other]
     assert others
     for item in others:
         assert f"\n  - Another reading: {item.other}.\n" in text
 
 
 def test_the_sentence_counts_every_entry():
-    extents = index.extents()
+    extents = index.load_extents()
     sentence = reproduction_pages.summary(extents).splitlines()[-1]
     numbers = [int(word) for word in sentence.split() if word.isdigit()]
-    assert numbers[0] == len(index.items()) == sum(numbers[1:])
-    assert numbers[0] - numbers[-1] == sum(item.preset in extents for item in index.items())
+    assert numbers[0] == len(index.load_items()) == sum(numbers[1:])
+    assert numbers[0] - numbers[-1] == sum(item.preset in extents for item in index.load_items())
 
 
 def test_every_page_is_dated():

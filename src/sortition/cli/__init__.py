@@ -28,6 +28,7 @@ app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and exit, where ``--version`` is given."""
     if wanted:
         from sortition import __version__
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.shared_options import Allow, Quiet, allowing, console, line_printer
+from sortition.cli.shared_options import Allow, Quiet, allowing_imports, console, line_printer
 
 Source = Annotated[
     Path,
@@ -34,7 +34,7 @@ def advise(
     from sortition.advice import simulated_ranking as advisor
     from sortition.advice.read_description import known_federation
 
-    with allowing(allow):
+    with allowing_imports(allow):
         federation = known_federation(source, cohort=cohort)
         advice = advisor.advise(federation, seconds=seconds, say=line_printer(quiet=quiet))
     if not quiet:
@@ -61,7 +61,7 @@ def replay(
     from sortition.advice.replay import replay_table
     from sortition.advice.shadows import shadow_table
 
-    with allowing(allow):
+    with allowing_imports(allow):
         recorded = known_federation(source, cohort=cohort)
         replays, reason_by_label = replayed(recorded, rounds, seed)
     console().print(replay_table(replays, recorded, rounds))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED, INCOMPLETE
-from sortition.cli.shared_options import Allow, allowing, console
+from sortition.cli.shared_options import Allow, allowing_imports, console
 
 if TYPE_CHECKING:
     from sortition.results.table import Table
@@ -61,11 +61,11 @@ def audit(
     """
     findings = []
     for examine in _examinations(folders, replay, names):
-        with allowing(allow):
+        with allowing_imports(allow):
             findings.append(examine())
     screen = console()
     screen.print(_findings_table(findings))
-    for line in (*_remarks(findings), *_believed(findings)):
+    for line in (*_remark_lines(findings), *_belief_lines(findings)):
         screen.print(line, soft_wrap=True, highlight=False, markup=False)
     if any(finding.faults for finding in findings):
         raise typer.Exit(FAILED)
@@ -102,7 +102,7 @@ def _examinations(folders: list[Path], replay: bool, names_file: Path | None) ->
     return [*(partial(examine, run, replay=replay) for run in runs), *federations]
 
 
-def _name(finding: Finding) -> str:
+def _log_name(finding: Finding) -> str:
     return "/".join(finding.run.parts[-3:])
 
 
@@ -114,18 +114,18 @@ def _findings_table(findings: list[Finding]) -> Table:
     for finding in findings:
         answers = "replayed" if finding.replayed else "as logged"
         table.rows.append(
-            [_name(finding), str(finding.rounds), str(finding.n_recomputed), answers, finding.verdict],
+            [_log_name(finding), str(finding.rounds), str(finding.n_recomputed), answers, finding.verdict],
         )
     return table
 
 
-def _remarks(findings: list[Finding]) -> list[str]:
+def _remark_lines(findings: list[Finding]) -> list[str]:
     """Return faults and remarks, each with its run."""
-    return [f"{_name(finding)}: {text}" for finding in findings for text in (*finding.faults, *finding.remarks)]
+    return [f"{_log_name(finding)}: {text}" for finding in findings for text in (*finding.faults, *finding.remarks)]
 
 
-def _believed(findings: list[Finding]) -> list[str]:
-    """Return what was believed, not compared."""
+def _belief_lines(findings: list[Finding]) -> list[str]:
+    """Return a line for each thing that was taken as logged, since nothing could be compared with it."""
     checked = [finding for finding in findings if finding.n_recomputed]
     lines = []
     if any(not finding.replayed and not finding.federated for finding in checked):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.prose import bare
+from sortition.cli.prose import strip_markup
 from sortition.cli.shared_options import console
 
 
@@ -46,7 +46,7 @@ def models() -> None:
             if parameter.default is not parameter.empty
         ]
         summary = (inspect.getdoc(make) or "").splitlines()[0]
-        table.rows.append([name, bare(summary), "\n".join(options)])
+        table.rows.append([name, strip_markup(summary), "\n".join(options)])
     table.notes.append('Any other torch.nn.Module by import path: model = { name = "mypackage.mymodule:Net" }.')
     console().print(table)
 

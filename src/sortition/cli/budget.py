@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.shared_options import Allow, allowing
+from sortition.cli.shared_options import Allow, allowing_imports
 
 if TYPE_CHECKING:
     from sortition.core.selector import AnySelector
@@ -41,11 +41,11 @@ def budget(
     from sortition.core.errors import InputError
     from sortition.privacy.epsilon import privacy_budget
 
-    with allowing(allow):
+    with allowing_imports(allow):
         if len(what) == 1 and what[0].endswith(".toml"):
-            cases = _of_study(Path(what[0]))
+            cases = _cases_of_study(Path(what[0]))
         else:
-            cases = _of_methods(what, clients=clients, cohort=cohort, rounds=rounds, q=q)
+            cases = _cases_of_methods(what, clients=clients, cohort=cohort, rounds=rounds, q=q)
         refused = False
         for label, (selector, deployment) in cases.items():
             try:
@@ -69,9 +69,10 @@ def budget(
         raise typer.Exit(FAILED)
 
 
-def _of_methods(
+def _cases_of_methods(
     names: list[str], *, clients: int | None, cohort: int | None, rounds: int | None, q: float | None
 ) -> Cases:
+    """Return each named method, with its defaults, in the deployment that the options describe."""
     from sortition.cli.methods import default_instance
     from sortition.core.errors import bad
     from sortition.privacy import Deployment
@@ -91,7 +92,8 @@ def _of_methods(
     return cases
 
 
-def _of_study(path: Path) -> Cases:
+def _cases_of_study(path: Path) -> Cases:
+    """Return the methods of a study, each in its deployment."""
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
     from sortition.studies.study_promises import deployments

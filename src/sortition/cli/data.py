@@ -55,8 +55,8 @@ def list_() -> None:
     natural = [partitions.NATURAL, "least=1 (the data set's own clients that have so many examples)"]
     screen = console()
     screen.print(table)
-    screen.print(_rules(partitions.FAMILY, "Partitions", natural))
-    screen.print(_rules(availability.FAMILY, "Availability"))
+    screen.print(_rules_table(partitions.FAMILY, "Partitions", natural))
+    screen.print(_rules_table(availability.FAMILY, "Availability"))
 
 
 @app.command()
@@ -81,7 +81,7 @@ def get(
             with screen.status(Text(name)) as status:
                 path = data.get(name, report=lambda line: status.update(Text(line)), refresh=again)
         else:
-            path = data.get(name, report=_lines(screen), refresh=again)
+            path = data.get(name, report=_download_reporter(screen), refresh=again)
         typer.echo(f"{name}: {path}")
 
 
@@ -121,9 +121,9 @@ def describe(
     from sortition.data import charts
     from sortition.data.describe import describe as skew
 
-    options, parameters = _parameters(set_)
+    options, parameters = _split_parameters(set_)
     dataset = data.load(name, **options)
-    parts = previews.split(dataset, partition, clients, seed=seed, parameters=parameters)
+    parts = previews.split_dataset(dataset, partition, clients, seed=seed, parameters=parameters)
     split_name = partition if dataset.clients is None else "as it comes"
     title = f"{name}, {split_name}"
     description = skew(parts, dataset.y_train, dataset.classes)
@@ -145,7 +145,7 @@ def show(
     from sortition import data
     from sortition.data.describe import describe_data
 
-    options, parameters = _parameters(set_)
+    options, parameters = _split_parameters(set_)
     if parameters:
         from sortition.core.errors import bad
 
@@ -173,12 +173,12 @@ def availability_(
 
     if rounds < 1:
         raise bad("--rounds", "≥ 1", rounds)
-    options, parameters = _parameters(set_)
+    options, parameters = _split_parameters(set_)
     dataset = data.load(name, **options)
-    parts = previews.split(dataset, partition, clients, seed=seed, parameters={})
-    availability = previews.mode_over(mode, dataset, parts, seed=seed, parameters=parameters)
-    reachable = previews.masks(availability, rounds)
-    for line in previews.statistics(availability, reachable):
+    parts = previews.split_dataset(dataset, partition, clients, seed=seed, parameters={})
+    availability = previews.build_mode(mode, dataset, parts, seed=seed, parameters=parameters)
+    reachable = previews.reachable_by_round(availability, rounds)
+    for line in previews.availability_lines(availability, reachable):
         typer.echo(line)
     if plot is not None:
         typer.echo(f"picture: {write(availability_chart(reachable, mode, width=800, height=300), plot)}")
@@ -198,13 +198,13 @@ def devices_(
     Example: sortition data devices study.toml --set 'devices.slow="rare labels"' --plot devices.svg
     """
     from sortition.cli import previews
-    from sortition.cli.shared_options import allowing, naming
+    from sortition.cli.shared_options import allowing_imports, naming_file_in_errors
     from sortition.data.charts import write
     from sortition.simulation.device_description import describe_devices, devices_chart
 
-    with allowing(allow), naming(study):
-        config = previews.one_run(study, set_ or [], setting, seed)
-        setup = previews.setup_of(config)
+    with allowing_imports(allow), naming_file_in_errors(study):
+        config = previews.first_run(study, set_ or [], setting, seed)
+        setup = previews.build_setup(config)
     described = describe_devices(setup.world)
     deadline = setup.cohort_pace.deadline
     title = f"{study.stem}, {config.setting}, seed {config.seed}"
@@ -214,7 +214,7 @@ def devices_(
         typer.echo(f"picture: {write(chart, plot)}")
 
 
-def _parameters(assignments: list[str] | None) -> tuple[TomlTable, TomlTable]:
+def _split_parameters(assignments: list[str] | None) -> tuple[TomlTable, TomlTable]:
     """Return what ``--set`` gives: options of the data set, named as in a study, and the other parameters."""
     from sortition.core.errors import bad
     from sortition.studies.overlay import assign
@@ -228,7 +228,8 @@ def _parameters(assignments: list[str] | None) -> tuple[TomlTable, TomlTable]:
     return options, table
 
 
-def _rules(family: Family[Any], title: str, *more: list[str]) -> Table:
+def _rules_table(family: Family[Any], title: str, *more: list[str]) -> Table:
+    """Return a row for each rule of a family, with its parameters and their defaults."""
     from sortition.results.table import Table
 
     columns = ["name", "parameters and defaults"]
@@ -240,8 +241,8 @@ def _rules(family: Family[Any], title: str, *more: list[str]) -> Table:
     return table
 
 
-def _lines(screen: Console) -> Callable[[str], None]:
-    """Return what prints plain lines where there is no terminal; the ticking of a download is left out."""
+def _download_reporter(screen: Console) -> Callable[[str], None]:
+    """Return a function that prints lines of a download where there is no terminal, without its ticking."""
 
     def report(line: str) -> None:
         if "trying" in line:

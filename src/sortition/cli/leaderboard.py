@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sortition.cli.shared_options import Jobs, Quiet, allowing, console
+from sortition.cli.shared_options import Jobs, Quiet, allowing_imports, console
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,7 +105,7 @@ def leaderboard(
             show=show,
             quiet=quiet,
         )
-        with allowing(users_modules):
+        with allowing_imports(users_modules):
             first_suite.run()
         return
     from sortition.cli.leaderboard_tracks import OUT as TRACKS_OUT
@@ -126,8 +126,8 @@ def leaderboard(
         quiet=quiet,
         stop_at=_moment_after(hours),
     )
-    with allowing(users_modules):
-        _on_tracks(options, show=show, estimate=estimate, verify=verify, share=verify_share, seed=verify_seed)
+    with allowing_imports(users_modules):
+        _run_suite_2(options, show=show, estimate=estimate, verify=verify, share=verify_share, seed=verify_seed)
 
 
 def _moment_after(hours: float | None) -> float:
@@ -137,7 +137,7 @@ def _moment_after(hours: float | None) -> float:
     return time.monotonic() + 3600 * hours
 
 
-def _on_tracks(options: TrackOptions, *, show: bool, estimate: bool, verify: bool, share: float, seed: int) -> None:
+def _run_suite_2(options: TrackOptions, *, show: bool, estimate: bool, verify: bool, share: float, seed: int) -> None:
     """Do what the command line asks of suite 2: one thing of estimating, verifying, showing and running."""
     from sortition.cli import leaderboard_tracks
     from sortition.core.errors import bad
@@ -158,6 +158,7 @@ def _on_tracks(options: TrackOptions, *, show: bool, estimate: bool, verify: boo
 
 
 def _refuse_options_of_suite_2(given: dict[str, object]) -> None:
+    """Refuse options that only suite 2 has."""
     from sortition.core.errors import bad
 
     for option, value in given.items():
@@ -166,6 +167,7 @@ def _refuse_options_of_suite_2(given: dict[str, object]) -> None:
 
 
 def _refuse_options_of_suite_1(weights: str | None, jobs: int | None) -> None:
+    """Refuse options that only suite 1 has."""
     from sortition.core.errors import bad
 
     if weights is not None:
@@ -198,18 +200,20 @@ class _FirstSuite:
         from sortition.leaderboard.variants import plain_rows
         from sortition.studies.overlay import label_of
 
-        _exclude(method=self.method, tune=self.tune, weights=self.weights, half=self.half, quick=self.quick)
+        _refuse_excluding_options(
+            method=self.method, tune=self.tune, weights=self.weights, half=self.half, quick=self.quick
+        )
         suite = load_suite()
         play = None
         if not self.show:
-            play = partial(_play, out=self.out, jobs=self.jobs, quiet=self.quiet)
-        run = partial(_run, suite, self.out, play)
+            play = partial(_execute_plan, out=self.out, jobs=self.jobs, quiet=self.quiet)
+        run = partial(_run_and_collect, suite, self.out, play)
         if self.tune:
             cells = suite.cells("held-out", quick=self.quick)
-            entries = _tuned(suite, run)
+            entries = _tune_entries(suite, run)
         else:
             cells = suite.cells(self.half, quick=self.quick)
-            entries = _entries(self.method, self.weights)
+            entries = _choose_entries(self.method, self.weights)
         default_seeds = QUICK_SEEDS if self.quick else suite.seeds
         execution, rows = run(suite.study(cells, entries, range(self.seeds or default_seeds)))
         labels = [label_of(entry) for entry in entries]
@@ -223,7 +227,9 @@ class _FirstSuite:
             exit_for(execution, f"the same command goes on: {self.out}")
 
 
-def _exclude(*, method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool) -> None:
+def _refuse_excluding_options(
+    *, method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool
+) -> None:
     """Refuse options that exclude each other."""
     from sortition.core.errors import bad
 
@@ -231,7 +237,8 @@ def _exclude(*, method: list[str] | None, tune: bool, weights: str | None, half:
         raise bad("leaderboard", "given --method, --tune or --weights", "several", "--tune runs both halves, in whole.")
 
 
-def _entries(method: list[str] | None, weights: str | None) -> list[TomlTable]:
+def _choose_entries(method: list[str] | None, weights: str | None) -> list[TomlTable]:
+    """Return the entries that the options name; without any, every method with its defaults."""
     from sortition.leaderboard.entries import chosen_entries, default_entries, weighed_entries
 
     if weights is not None:
@@ -241,38 +248,39 @@ def _entries(method: list[str] | None, weights: str | None) -> list[TomlTable]:
     return default_entries()
 
 
-def _tuned(suite: Suite, run: Callable[[StudyPlan], tuple[Execution | None, pl.DataFrame]]) -> list[TomlTable]:
+def _tune_entries(suite: Suite, run: Callable[[StudyPlan], tuple[Execution | None, pl.DataFrame]]) -> list[TomlTable]:
     """Return the best alternative of each method, after those that are missing have run on the tuning half."""
     from sortition.leaderboard.entries import chosen_entries
-    from sortition.leaderboard.variants import candidates, tuned
+    from sortition.leaderboard.variants import candidate_labels, choose_tuned_labels
 
-    labels = [label for alternatives in candidates().values() for label in alternatives]
+    labels = [label for alternatives in candidate_labels().values() for label in alternatives]
     _, rows = run(suite.study(suite.cells("tuning"), chosen_entries(labels), range(QUICK_SEEDS)))
-    return chosen_entries(list(tuned(suite, rows).values()))
+    return chosen_entries(list(choose_tuned_labels(suite, rows).values()))
 
 
-def _run(
+def _run_and_collect(
     suite: Suite, out: Path, play: Callable[[StudyPlan], Execution] | None, plan: StudyPlan
 ) -> tuple[Execution | None, pl.DataFrame]:
     """Run what is missing of a plan, unless nothing shall run, and read everything that is finished."""
     execution = None
     if play is not None:
         execution = play(plan)
-    return execution, _stored(suite, plan, out)
+    return execution, _collect_runs(suite, plan, out)
 
 
-def _play(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execution:
+def _execute_plan(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execution:
+    """Run what is missing of a plan, and show the progress."""
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 
     return runner.execute(plan, out, jobs=jobs, resume=True, progress=showing(console(), quiet=quiet))
 
 
-def _stored(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
+def _collect_runs(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
     """Return all runs of the suite that are finished in the folder, which keeps them as one file."""
     from sortition.leaderboard import results
 
-    rows = results.collected(suite, plan, out, results.stored(out / results.RUNS))
+    rows = results.collect_runs(suite, plan, out, results.read_stored_runs(out / results.RUNS))
     results.write_runs(rows, out / results.RUNS)
     return rows
 

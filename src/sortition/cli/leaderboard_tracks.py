@@ -63,7 +63,7 @@ class TrackOptions:
         suite = tracks.load_tracks(tracks.FILE if self.suite == "2" else Path(self.suite))
         configurations = entrants.load_configurations()
         if self.configurations is not None:
-            configurations = configurations.extended(entrants.load_configurations(self.configurations))
+            configurations = configurations.merge(entrants.load_configurations(self.configurations))
         return suite, configurations
 
     def track_names(self, suite: TrackSuite) -> list[str]:
@@ -96,7 +96,7 @@ def run_tracks(options: TrackOptions) -> None:
         half = "held-out"  # the tables' half; of the other one, tuning runs the cells that decide
     for track in options.track_names(suite):
         cells = suite.cells(track, half, quick=options.quick)
-        outcome = _play(suite, cells, defaults, options, seeds=seeds)
+        outcome = _play_missing(suite, cells, defaults, options, seeds=seeds)
         if options.tune and not outcome.has_stopped:
             outcome = _tune(suite, track, configurations, defaults, options)
         if outcome.has_stopped:
@@ -105,7 +105,7 @@ def run_tracks(options: TrackOptions) -> None:
     show_tracks(options)
 
 
-def _play(
+def _play_missing(
     suite: TrackSuite,
     cells: Sequence[TrackCell],
     entrants: Sequence[Entrant],
@@ -113,11 +113,12 @@ def _play(
     *,
     seeds: int | None,
 ) -> QueueOutcome:
-    from sortition.leaderboard.queue import jobs_of, play
+    """Play the runs that these entrants lack in these cells, and print which failed."""
+    from sortition.leaderboard.queue import find_missing_jobs, play_jobs
     from sortition.studies.runs.progress import showing
 
-    jobs = jobs_of(suite, cells, entrants, options.out, seeds=seeds, retry=options.retry)
-    outcome = play(
+    jobs = find_missing_jobs(suite, cells, entrants, options.out, seeds=seeds, retry=options.retry)
+    outcome = play_jobs(
         suite,
         jobs,
         options.out,
@@ -139,40 +140,41 @@ def _tune(
     options: TrackOptions,
 ) -> QueueOutcome:
     """Run all configurations on the tuning cells, then the chosen ones on the cells that are held out."""
-    from sortition.leaderboard.run_rows import read_all
+    from sortition.leaderboard.run_rows import read_cells
     from sortition.leaderboard.tuning import SEEDS, tuned_entrants, tuning_cells
 
     cells = tuning_cells(suite, track)
     candidates = [candidate for default in defaults for candidate in configurations.candidates(default)]
-    outcome = _play(suite, cells, candidates, options, seeds=SEEDS)
+    outcome = _play_missing(suite, cells, candidates, options, seeds=SEEDS)
     if outcome.has_stopped or not cells:
         return outcome
-    tuned = tuned_entrants(suite, track, configurations, defaults, read_all(suite, options.out, cells))
+    tuned = tuned_entrants(suite, track, configurations, defaults, read_cells(suite, options.out, cells))
     for row, entrant in tuned.items():
         if not entrant.is_default and not options.quiet:
             typer.echo(f"{track}: {row} is tuned to {entrant.label}")
-    return _play(suite, suite.cells(track, "held-out"), list(tuned.values()), options, seeds=options.seeds)
+    return _play_missing(suite, suite.cells(track, "held-out"), list(tuned.values()), options, seeds=options.seeds)
 
 
 def show_tracks(options: TrackOptions) -> None:
     """Print the standings of every track that has runs, by default and tuned."""
-    from sortition.leaderboard.run_rows import read_all
-    from sortition.leaderboard.track_boards import boards_of
+    from sortition.leaderboard.run_rows import read_cells
+    from sortition.leaderboard.track_boards import boards_by_title
     from sortition.leaderboard.track_tables import standings_table
 
     suite, configurations = options.load()
-    results = read_all(suite, options.out, suite.cell)
+    results = read_cells(suite, options.out, suite.cell)
     for track in options.track_names(suite):
-        for title, board in boards_of(suite, track, configurations, results, quick=options.quick).items():
+        for title, board in boards_by_title(suite, track, configurations, results, quick=options.quick).items():
             if board.complete and not options.quiet:
                 console().print(standings_table(board, f"{track}, {title}"))
             for row in options.methods:
-                typer.echo(_place(track, title, row.rpartition(":")[2], board.complete, board.unfinished))
+                typer.echo(_place_sentence(track, title, row.rpartition(":")[2], board.complete, board.unfinished))
             if not board.complete and board.runs.height and not options.quiet:
                 typer.echo(f"{track}, {title}: {board.runs.height} runs, none of the rows is finished.")
 
 
-def _place(track: str, title: str, row: str, complete: Sequence[str], unfinished: dict[str, int]) -> str:
+def _place_sentence(track: str, title: str, row: str, complete: Sequence[str], unfinished: dict[str, int]) -> str:
+    """Say whether a row is ranked, lacks runs or has none."""
     if row in complete:
         return f"{track}, {title}: {row} is ranked among {len(complete)}."
     if row in unfinished:
@@ -218,7 +220,7 @@ def estimate_tracks(options: TrackOptions) -> None:
 
 def estimate_table(suite: TrackSuite, configurations: Configurations, options: TrackOptions) -> Table:
     """Return expected processor hours by track: default runs, tuning, and tuned runs if every row were tuned."""
-    from sortition.leaderboard.queue import jobs_of
+    from sortition.leaderboard.queue import find_missing_jobs
     from sortition.leaderboard.tuning import SEEDS, tuning_cells
     from sortition.results.table import Table
 
@@ -232,9 +234,9 @@ def estimate_table(suite: TrackSuite, configurations: Configurations, options: T
         cells = suite.cells(track)
         held_out = suite.cells(track, "held-out") if tuning_cells(suite, track) else []
         parts = [
-            jobs_of(suite, cells, defaults, options.out),
-            jobs_of(suite, tuning_cells(suite, track), alternatives, options.out, seeds=SEEDS),
-            jobs_of(suite, held_out, tuned_at_most, options.out),
+            find_missing_jobs(suite, cells, defaults, options.out),
+            find_missing_jobs(suite, tuning_cells(suite, track), alternatives, options.out, seeds=SEEDS),
+            find_missing_jobs(suite, held_out, tuned_at_most, options.out),
         ]
         row = [track, str(len(cells))]
         for jobs in parts:

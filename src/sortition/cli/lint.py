@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.shared_options import Allow, allowing
+from sortition.cli.shared_options import Allow, allowing_imports
 
 if TYPE_CHECKING:
     from sortition.privacy import Deployment, PrivacyFinding, Promises
@@ -46,7 +46,7 @@ def lint(
         differential_privacy=dp or "none",  # type: ignore[arg-type]
         amplification=amplification,
     )
-    with allowing(allow):
+    with allowing_imports(allow):
         if len(what) == 1 and what[0].endswith(".toml"):
             findings_by_label = _lint_study(Path(what[0]), promises)
         else:
@@ -64,6 +64,7 @@ def lint(
 
 
 def _lint_methods(names: list[str], promises: Promises, deployment: Deployment) -> FindingsByLabel:
+    """Lint methods with their defaults under the promises of the command line, of which there must be one."""
     from sortition.cli.methods import default_instance
     from sortition.core.errors import InputError
     from sortition.privacy import Promises, lint
@@ -93,7 +94,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     return linted(study_plan)
 
 
-def announce(plan: StudyPlan) -> None:
+def print_findings(plan: StudyPlan) -> None:
     """Print what is unsound about a study that is about to run, where it promises anything."""
     from sortition.studies.study_promises import linted
 

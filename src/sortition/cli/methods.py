@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import FAILED
-from sortition.cli.prose import bare, print_prose
-from sortition.cli.shared_options import Allow, allowing, console
+from sortition.cli.prose import print_prose, strip_markup
+from sortition.cli.shared_options import Allow, allowing_imports, console
 
 if TYPE_CHECKING:
     from sortition.core.signals import Signal
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from sortition.studies.types import AnySelector, SelectorClass, TomlTable
 
 
-def _complete(incomplete: str) -> list[str]:
+def _complete_method(incomplete: str) -> list[str]:
     from sortition.selectors import ALIASES, discover
 
     return [name for name in [*discover(), *ALIASES] if name.startswith(incomplete)]
 
 
-Name = Annotated[str, typer.Argument(help="a method's name, or package.module:Class", autocompletion=_complete)]
+Name = Annotated[str, typer.Argument(help="a method's name, or package.module:Class", autocompletion=_complete_method)]
 
 COLUMNS = (
     "reads: known of each client once (with ? only if all give it). asks: of clients while choosing. reports: what the "
@@ -63,7 +63,8 @@ def methods_table() -> Table:
                 name,
                 ", ".join([*needs.reads, *(f"{fact}?" for fact in needs.optional)]) or "–",
                 ", ".join([*(signal.name for signal in needs.asks), *(f"{s.name}?" for s in needs.may_ask)]) or "–",
-                ", ".join([*map(_kind, needs.reports), *(f"{_kind(s)}?" for s in needs.may_report)]) or "–",
+                ", ".join([*map(_signal_kind, needs.reports), *(f"{_signal_kind(s)}?" for s in needs.may_report)])
+                or "–",
                 "yes" if method.scales else "no",
                 "no" if needs.individual else "yes",
             ]
@@ -71,7 +72,7 @@ def methods_table() -> Table:
     return table
 
 
-def _kind(signal: Signal) -> str:
+def _signal_kind(signal: Signal) -> str:
     """Return a signal's name, of a sketch without its length."""
     return re.sub(r"-sketch\d+$", "-sketch", signal.name)
 
@@ -106,7 +107,7 @@ def show(
     """
     from sortition.studies.overlay import assign
 
-    cls = _find(name)
+    cls = _find_method(name)
     parameters: TomlTable = {}
     for text in set_ or ():
         parameters = assign(parameters, text)
@@ -117,13 +118,13 @@ def show(
     module_text = inspect.getdoc(sys.modules[cls.__module__]) or ""
     screen = console()
     print_prose(module_text.strip() or inspect.getdoc(cls) or "", screen)
-    screen.print(_parameters(cls, selector))
-    screen.print(_needs(selector))
+    screen.print(_parameters_table(cls, selector))
+    screen.print(_needs_table(selector))
     if model is not None:
-        table = _traffic(
+        table = _traffic_table(
             selector,
             model,
-            inputs=_shape(inputs),
+            inputs=_parse_shape(inputs),
             classes=classes,
             clients=clients,
             cohort=cohort,
@@ -134,7 +135,8 @@ def show(
     screen.print(selector.cite.strip(), highlight=False, markup=False, soft_wrap=True)
 
 
-def _shape(inputs: str) -> tuple[int, ...]:
+def _parse_shape(inputs: str) -> tuple[int, ...]:
+    """Return the shape of inputs that a text such as ``1,28,28`` gives."""
     from sortition.core.errors import unknown
 
     shape = tuple(int(part) for part in inputs.split(",") if part.strip().isdigit())
@@ -143,7 +145,7 @@ def _shape(inputs: str) -> tuple[int, ...]:
     return shape
 
 
-def _traffic(
+def _traffic_table(
     selector: AnySelector,
     model: str,
     *,
@@ -169,19 +171,20 @@ def _traffic(
     return table
 
 
-def _parameters(cls: SelectorClass, selector: AnySelector) -> Table:
+def _parameters_table(cls: SelectorClass, selector: AnySelector) -> Table:
+    """Return a row for each parameter of a method: its value and its meaning."""
     from sortition.results.table import Table
 
-    meanings = dict(_attributes(inspect.getdoc(cls) or ""))
+    meanings = dict(_documented_attributes(inspect.getdoc(cls) or ""))
     columns = ["parameter", "value", "meaning"]
     rows = [
-        [item.name, repr(getattr(selector, item.name)), bare(meanings.get(item.name, ""))]
+        [item.name, repr(getattr(selector, item.name)), strip_markup(meanings.get(item.name, ""))]
         for item in fields(cls)  # type: ignore[arg-type]
     ]
     return Table(f"Parameters of {cls.__name__}", columns, rows, prose=tuple(columns))
 
 
-def _attributes(doc: str) -> list[tuple[str, str]]:
+def _documented_attributes(doc: str) -> list[tuple[str, str]]:
     """Return the name and the meaning of each of the docstring's ``Attributes:``."""
     meanings: list[tuple[str, str]] = []
     for line in doc.partition("Attributes:")[2].splitlines():
@@ -194,7 +197,8 @@ def _attributes(doc: str) -> list[tuple[str, str]]:
     return meanings
 
 
-def _needs(selector: AnySelector) -> Table:
+def _needs_table(selector: AnySelector) -> Table:
+    """Return what the server learns of clients under a method, and what that rules out."""
     from sortition.results.table import Table
 
     needs = selector.needs
@@ -208,7 +212,7 @@ def _needs(selector: AnySelector) -> Table:
     if needs.may_report:
         lists.append(("may have reported, depending on the facts", needs.may_report))
     for title, signals in lists:
-        names = ", ".join(_described(signal) for signal in signals)
+        names = ", ".join(_signal_text(signal) for signal in signals)
         rows.append([title, names or "nothing"])
     rows.append(["secure aggregation", "impossible: sees single updates" if needs.individual else "possible"])
     rows.append(["a million clients", "possible" if selector.scales else "not meant for more than some thousand"])
@@ -216,14 +220,15 @@ def _needs(selector: AnySelector) -> Table:
     return Table("Privacy label: what the server learns", columns, rows, prose=tuple(columns))
 
 
-def _described(signal: Signal) -> str:
+def _signal_text(signal: Signal) -> str:
     """Return a signal's name, with its summary where it has one."""
     if not signal.summary:
         return signal.name
     return f"{signal.name} ({signal.summary})"
 
 
-def _find(name: str) -> SelectorClass:
+def _find_method(name: str) -> SelectorClass:
+    """Return the class of a method by its name or import path; the current folder may hold it."""
     from sortition.studies.method_entries import selector_class
 
     sys.path.insert(0, str(Path.cwd()))
@@ -232,7 +237,10 @@ def _find(name: str) -> SelectorClass:
 
 def cite(
     what: Annotated[
-        str, typer.Argument(help="a folder of runs, a pack, a study's TOML file, or a method", autocompletion=_complete)
+        str,
+        typer.Argument(
+            help="a folder of runs, a pack, a study's TOML file, or a method", autocompletion=_complete_method
+        ),
     ],
     paragraph: Annotated[
         bool,
@@ -260,25 +268,25 @@ def cite(
     if paragraph and not is_of_runs:
         raise bad("--paragraph", "given a folder of runs or a pack", what, "Hashes, hardware and hours are of runs.")
     if is_of_runs:
-        typer.echo(_of_runs(Path(what), paragraph=paragraph, latex=latex))
+        typer.echo(_citation_of_runs(Path(what), paragraph=paragraph, latex=latex))
         return
     if what.endswith(".toml"):
         classes = _methods_of_file(what, allow)
     else:
-        classes = [_find(what)]
+        classes = [_find_method(what)]
     entries = dict.fromkeys(cls.cite.strip() for cls in classes)
     typer.echo("\n\n".join(entry for entry in entries if entry))
 
 
-def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
+def _citation_of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
     """Return the BibTeX of the methods of runs, or the paragraph of a paper."""
     from sortition.report.gather import gather
-    from sortition.report.methods_paragraph import methods_paragraph
+    from sortition.report.methods_paragraph import write_methods_paragraph
     from sortition.report.pack_with_page import DOCUMENTS
     from sortition.results.pack import unpacked
 
     with unpacked([source], DOCUMENTS) as folders:
-        described = methods_paragraph(gather(folders))
+        described = write_methods_paragraph(gather(folders))
     if latex:
         return described.latex
     if paragraph:
@@ -287,10 +295,11 @@ def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
 
 
 def _methods_of_file(path: str, allow: list[str] | None) -> list[SelectorClass]:
+    """Return the classes of the methods that a study's file lists."""
     from sortition.studies.method_entries import selector_class
     from sortition.studies.plan import read
 
-    with allowing(allow):
+    with allowing_imports(allow):
         tables = read(path).get("method", [])
         if not isinstance(tables, list):
             tables = []
@@ -303,19 +312,19 @@ def check(name: Name) -> None:
 
     messages: list[str] = []  # what each broken point said
     lines: list[str] = []  # where it raised
-    cls = _find(name)
+    cls = _find_method(name)
     for title, point in contract(cls):
         try:
             point()
         except ContractError as error:
             line = _raising_line(error, cls)
-            message = f"{_message(error)}{line}"
+            message = f"{_failure_text(error)}{line}"
             if message in messages:
                 typer.echo(f"BROKEN  {title}\n        The same error as above.")
             elif line in lines:
                 typer.echo(f"BROKEN  {title}\n        {message}")
             else:
-                typer.echo(f"BROKEN  {title}\n        {message}{_traceback(error)}")
+                typer.echo(f"BROKEN  {title}\n        {message}{_traceback_text(error)}")
             messages.append(message)
             lines.append(line)
         else:
@@ -324,7 +333,7 @@ def check(name: Name) -> None:
         raise typer.Exit(FAILED)
 
 
-def _message(error: BaseException) -> str:
+def _failure_text(error: BaseException) -> str:
     """Return what a method raised, or how it chose wrongly in silence."""
     cause = error.__cause__
     if cause is None:
@@ -342,7 +351,7 @@ def _raising_line(error: BaseException, cls: SelectorClass) -> str:
     return f"\n        at {last.filename}:{last.lineno}"
 
 
-def _traceback(error: BaseException) -> str:
+def _traceback_text(error: BaseException) -> str:
     """Return the traceback of what a method raised; nothing where the message says what the method must not do."""
     from sortition.core.errors import SortitionError
 

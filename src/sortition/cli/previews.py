@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from sortition.studies.config import RunConfig
 
 
-def split(dataset: Dataset, partition: str, clients: int, seed: int, parameters: TomlTable) -> partitions.Partition:
+def split_dataset(
+    dataset: Dataset, partition: str, clients: int, seed: int, parameters: TomlTable
+) -> partitions.Partition:
     """Split a data set over clients; one that comes split keeps its own clients."""
     if dataset.clients is not None:
         return partitions.Partition(dataset.clients, dataset.client_notes)
     return partitions.split_dataset(partition, dataset, clients, stream(seed, "partition"), **parameters)
 
 
-def mode_over(
+def build_mode(
     mode: str, dataset: Dataset, parts: partitions.Partition, seed: int, parameters: TomlTable
 ) -> Availability:
     """Return the availability mode over the clients of this split."""
@@ -38,12 +40,12 @@ def mode_over(
     return availability.make(mode, clients=len(parts), seed=seed, sizes=parts.sizes, label_counts=counts, **parameters)
 
 
-def masks(mode: Availability, rounds: int) -> np.ndarray:
+def reachable_by_round(mode: Availability, rounds: int) -> np.ndarray:
     """Return who is reachable when, (rounds, clients)."""
     return np.stack([mode.at(t) for t in range(rounds)])
 
 
-def statistics(mode: Availability, reachable: np.ndarray) -> list[str]:
+def availability_lines(mode: Availability, reachable: np.ndarray) -> list[str]:
     """Return lines on how many clients are reachable a round, how often each is, and the mode's notes."""
     counts = reachable.sum(axis=1)  # reachable clients of each round
     shares = reachable.mean(axis=0)  # rounds in which each client is reachable
@@ -54,7 +56,7 @@ def statistics(mode: Availability, reachable: np.ndarray) -> list[str]:
     ]
 
 
-def one_run(study: Path, sets: Sequence[str], setting: str | None, seed: int | None) -> RunConfig:
+def first_run(study: Path, sets: Sequence[str], setting: str | None, seed: int | None) -> RunConfig:
     """Return the first run of a study, or of one of its settings, under a seed."""
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
@@ -70,7 +72,7 @@ def one_run(study: Path, sets: Sequence[str], setting: str | None, seed: int | N
     return config.model_copy(update={"seed": seed})
 
 
-def setup_of(config: RunConfig) -> Setup:
+def build_setup(config: RunConfig) -> Setup:
     """Return what a run plays."""
     from sortition.studies.build_federation import setup
 
@@ -83,7 +85,7 @@ def device_table(described: DeviceDescription, title: str, deadline: float) -> T
     columns = ["", "smallest", "10 %", "25 %", "median", "75 %", "90 %", "largest"]
     table = Table(f"{title}: {n_clients} devices", columns)
     for name, quantiles in described.quantiles().items():
-        table.rows.append([name, *(_shown(value) for value in quantiles.tolist())])
+        table.rows.append([name, *(_number_text(value) for value in quantiles.tolist())])
     for kind, correlation in described.correlations().items():
         if not math.isnan(correlation):
             table.notes.append(f'Rank correlation of slowness with "{kind}": {correlation:.2f}.')
@@ -94,6 +96,6 @@ def device_table(described: DeviceDescription, title: str, deadline: float) -> T
     return table
 
 
-def _shown(value: float) -> str:
+def _number_text(value: float) -> str:
     """Return a number with three digits or more, and no exponent where it is large."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 ROLE = re.compile(r":\w+:(?=`)")  # :func:`name` is Sphinx's; a terminal shows the name
 
 
-def bare(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Return a line of a docstring without the marks of code and roles."""
     return ROLE.sub("", text).replace("`", "")
 

@@ -177,7 +177,7 @@ def report(
         folders,
         out,
         figures=files,
-        methods=_methods(only=only, exclude=exclude, order=order, rename=rename),
+        methods=_method_choice(only=only, exclude=exclude, order=order, rename=rename),
         margin=margin,
         baseline=baseline,
         all_pairs=all_pairs,
@@ -190,11 +190,11 @@ def report(
         typer.launch(page.resolve().as_uri())
 
 
-def _methods(
+def _method_choice(
     *, only: list[str] | None, exclude: list[str] | None, order: list[str] | None, rename: list[str] | None
 ) -> MethodChoice | None:
     """Return the choice among the methods of a study; None where there is none."""
-    from sortition.report.method_choice import MethodChoice, parsed_renames
+    from sortition.report.method_choice import MethodChoice, parse_renames
 
     if not (only or exclude or order or rename):
         return None
@@ -202,7 +202,7 @@ def _methods(
         only=only or (),
         exclude=exclude or (),
         order=order or (),
-        rename=parsed_renames(rename or ()),
+        rename=parse_renames(rename or ()),
     )
 
 
@@ -271,7 +271,7 @@ def pack(
 
     Example: sortition pack runs/first -o first.zip
     """
-    from sortition.report.pack_with_page import pack as write_study
+    from sortition.report.pack_with_page import pack_study as write_study
 
     path = write_study(folder, out)
     typer.echo(f"pack: {path} ({path.stat().st_size / 1e6:.2g} MB)")

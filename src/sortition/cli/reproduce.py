@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sortition.cli.exit_codes import exit_for
-from sortition.cli.shared_options import Allow, Jobs, On, Quiet, allowing, console
+from sortition.cli.shared_options import Allow, Jobs, On, Quiet, allowing_imports, console
 
 if TYPE_CHECKING:
     from sortition.reproduction.preset import Preset
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sortition.studies.runs.runner import Execution
 
 
-def _names(incomplete: str) -> list[str]:
+def _complete_preset(incomplete: str) -> list[str]:
     from sortition.reproduction.preset import preset_names
 
     return [name for name in preset_names() if name.startswith(incomplete)]
@@ -26,7 +26,7 @@ def _names(incomplete: str) -> list[str]:
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="presets, or TOML files of that form; none: list them", autocompletion=_names),
+        typer.Argument(help="presets, or TOML files of that form; none: list them", autocompletion=_complete_preset),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="write runs and pages into this folder")] = Path(
         "reproduction"
@@ -56,20 +56,20 @@ def reproduce(
         return
     from sortition.reproduction import preset
     from sortition.reproduction.preset_page import write_pages
-    from sortition.reproduction.run_preset import Cuts, cut
+    from sortition.reproduction.run_preset import Cuts, cut_plan
     from sortition.studies.runs import runner
 
     screen = console()
     cuts = Cuts(tuple(only or ()), seeds, rounds)
-    with allowing(allow):
+    with allowing_imports(allow):
         presets = [preset.load_preset(name) for name in names]
         if len(presets) > 1:
             for loaded in presets:  # what the last one lacks is reported before the first one runs
-                runner.check(cut(loaded, cuts).runs)
+                runner.check(cut_plan(loaded, cuts).runs)
         total = runner.Execution(out)
         pages = []
         for loaded in presets:
-            pages.append(_reproduce(loaded, total, page=page, cuts=cuts, jobs=jobs, on=on, quiet=quiet))
+            pages.append(_reproduce_preset(loaded, total, page=page, cuts=cuts, jobs=jobs, on=on, quiet=quiet))
             if total.interrupted:
                 break
         if page:
@@ -79,18 +79,19 @@ def reproduce(
 
 
 def _print_index() -> None:
-    from sortition.reproduction.index import extents, index_lines
+    """Print the presets of each paper, and how far each was run."""
+    from sortition.reproduction.index import index_lines, load_extents
 
-    for line in index_lines(extents()):
+    for line in index_lines(load_extents()):
         typer.echo(line)
 
 
-def _reproduce(
+def _reproduce_preset(
     preset: Preset, total: Execution, *, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
 ) -> ReproductionPage:
     """Run and show one preset, write its page where it has one of its own, and add to what failed."""
     from sortition.reproduction.preset_page import write_pages
-    from sortition.reproduction.run_preset import reproduce
+    from sortition.reproduction.run_preset import reproduce_preset
     from sortition.studies.runs.progress import showing
 
     screen = console()
@@ -100,7 +101,7 @@ def _reproduce(
         if not quiet:
             screen.print(text, highlight=False)
 
-    reproduction = reproduce(
+    reproduction = reproduce_preset(
         preset,
         runs_folder,
         cuts,

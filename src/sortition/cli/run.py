@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from sortition.cli.exit_codes import exit_for
-from sortition.cli.lint import announce
-from sortition.cli.shared_options import Allow, Jobs, On, Quiet, Set, allowing, console, naming
+from sortition.cli.lint import print_findings
+from sortition.cli.shared_options import Allow, Jobs, On, Quiet, Set, allowing_imports, console, naming_file_in_errors
 
 if TYPE_CHECKING:
     from sortition.studies.plan import StudyPlan
@@ -59,9 +59,9 @@ def run(
     from sortition.studies.policy_cost_runs import with_policy_costs
     from sortition.studies.run_filter import matching_runs
 
-    with allowing(allow):
+    with allowing_imports(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
-        with naming(file):
+        with naming_file_in_errors(file):
             if policy_costs:
                 table = with_policy_costs(table)
             if cost is not None:
@@ -72,10 +72,10 @@ def run(
             _print_estimate(chosen_plan, jobs)
         else:
             folder = out or Path("runs") / file.stem
-            play(chosen_plan, folder, whole_plan=whole_plan, jobs=jobs, resume=resume, quiet=quiet, on=on)
+            run_plan(chosen_plan, folder, whole_plan=whole_plan, jobs=jobs, resume=resume, quiet=quiet, on=on)
 
 
-def play(
+def run_plan(
     plan: StudyPlan,
     out: Path,
     *,
@@ -91,7 +91,7 @@ def play(
 
     screen = console()
     if not quiet:
-        announce(plan)
+        print_findings(plan)
     execution = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
     if not quiet:
         print_summary(out, screen, run_folders=runner.places(out, whole_plan))
@@ -137,6 +137,7 @@ def _print_line(screen: Console, text: str) -> None:
 
 
 def _print_estimate(plan: StudyPlan, jobs: int | None) -> None:
+    """Print how long the runs of a plan would take, by their first rounds."""
     from sortition.results.table import Table
     from sortition.studies.estimate import estimates
     from sortition.studies.workers.local import cores

@@ -38,7 +38,7 @@ OWN = (
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output, as wide as its terminal; 80 columns, or COLUMNS, where it is none.
+    """Return standard output, as wide as its terminal; 80 columns, or COLUMNS, where it is none.
 
     Texts are printed as they are, since folders and labels may have brackets and colons, which rich would interpret.
     """
@@ -57,7 +57,7 @@ def _print_nothing(line: str) -> None:
 
 
 @contextmanager
-def naming(file: Path) -> Iterator[None]:
+def naming_file_in_errors(file: Path) -> Iterator[None]:
     """Let a mistake that is found meanwhile name the study's file."""
     from sortition.core.errors import InputError
 
@@ -70,7 +70,7 @@ def naming(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def allowing(modules: list[str] | None) -> Iterator[None]:
+def allowing_imports(modules: list[str] | None) -> Iterator[None]:
     """Let a file that is read meanwhile import these modules, from the current folder too, and no others."""
     from sortition.core import import_policy
 

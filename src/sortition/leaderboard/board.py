@@ -10,7 +10,7 @@ from statistics import median_low
 import polars as pl
 
 from sortition.leaderboard.entries import BASELINE, REFERENCES
-from sortition.leaderboard.ranks_and_gains import Standing, Values, paired, standings, values_of
+from sortition.leaderboard.ranks_and_gains import Standing, Values, compute_standings, keep_common_seeds, values_by_cell
 from sortition.leaderboard.suite import Cell, Suite
 from sortition.results.statistics import FEWEST_SEEDS
 
@@ -69,14 +69,14 @@ class Board:
         """Return the ranked methods' figures on the seeds that all of them have."""
         if not self.ranked:
             return {}
-        return paired(values_of(self.runs, figure), self.ranked)
+        return keep_common_seeds(values_by_cell(self.runs, figure), self.ranked)
 
     def standings(self, figure: str) -> list[Standing]:
         """Return the ranked methods by a figure, the best first."""
         values = self.values(figure)
         if not values:
             return []
-        return standings(values, self.ranked)
+        return compute_standings(values, self.ranked)
 
     @property
     def common_seeds(self) -> int:

@@ -71,7 +71,7 @@ class Entrant:
         return method_entries.selector(self.name, self.parameters).resolve(FACTS).needs
 
 
-def stated_entrant(label: str, configuration: str, row: str) -> Entrant:
+def parse_entrant(label: str, configuration: str, row: str) -> Entrant:
     """Return the entrant that stored results state."""
     try:
         parameters = json.loads(configuration)
@@ -106,7 +106,7 @@ class Configurations(BaseModel):
     alternatives: dict[str, list[TomlTable]] = {}
     absent: dict[str, str] = {}
 
-    def extended(self, other: Configurations) -> Configurations:
+    def merge(self, other: Configurations) -> Configurations:
         """Return these with the rows and alternatives of another file, which replace those of the same row."""
         return Configurations(
             entry={**self.entry, **other.entry},
@@ -121,6 +121,7 @@ class Configurations(BaseModel):
         return [self._default(row) for row in rows]
 
     def _default(self, row: str) -> Entrant:
+        """Return the default row of a method or of a further row."""
         parameters = dict(self.entry.get(row, {}))
         name = str(parameters.pop("name", row))
         return Entrant(label=row, name=name, parameters=parameters)
@@ -170,6 +171,6 @@ def chosen_entrants(configurations: Configurations, texts: Sequence[str]) -> lis
     return list(chosen.values())
 
 
-def by_label(entrants: Sequence[Entrant]) -> Mapping[str, Entrant]:
+def entrants_by_label(entrants: Sequence[Entrant]) -> Mapping[str, Entrant]:
     """Return the entrants by their labels."""
     return {entrant.label: entrant for entrant in entrants}

@@ -61,14 +61,14 @@ def chosen_entries(texts: Sequence[str]) -> list[Entry]:
 
 def weighed_entries(rule: str) -> list[Entry]:
     """Return every method with its defaults, its cohorts weighed by one rule."""
-    return chosen_entries([weighed(label_of(entry), rule) for entry in default_entries()])
+    return chosen_entries([weighed_label(label_of(entry), rule) for entry in default_entries()])
 
 
-def weighed(label: str, rule: str) -> str:
+def weighed_label(label: str, rule: str) -> str:
     """Return the label of a method whose cohorts are weighed by a common rule."""
     return f"{label},reweight={rule}"
 
 
-def is_plain(label: str) -> bool:
+def is_plain_label(label: str) -> bool:
     """Tell whether a label is that of a method with its defaults."""
     return "," not in label

@@ -43,19 +43,19 @@ class Curve:
         return bool(np.isfinite(self.accuracy).all())
 
     @property
-    def _whole_position(self) -> Floats:
+    def _whole_positions(self) -> Floats:
         """The positions from 0 to the budget."""
         return np.array([0.0, *self.position, self.budget])
 
     @property
-    def _whole_accuracy(self) -> Floats:
+    def _whole_accuracies(self) -> Floats:
         """The accuracies there: 0 at the start, and at the budget that of the last evaluation."""
         last = self.accuracy[-1] if self.accuracy.size else 0.0
         return np.array([0.0, *self.accuracy, last])
 
     def at(self, position: float) -> float:
         """Return the accuracy of the last evaluation up to there; 0 before the first."""
-        return value_at(self._whole_position, self._whole_accuracy, min(position, self.budget)) or 0.0
+        return value_at(self._whole_positions, self._whole_accuracies, min(position, self.budget)) or 0.0
 
     def area(self) -> float:
         """Return the mean accuracy: over the evaluations, or over the time from 0 to the budget."""
@@ -63,7 +63,7 @@ class Curve:
             return 0.0
         if not self.by_time:
             return float(self.accuracy.mean())
-        return mean_over(self._whole_position, self._whole_accuracy, 0.0, self.budget) or 0.0
+        return mean_over(self._whole_positions, self._whole_accuracies, 0.0, self.budget) or 0.0
 
     def end(self) -> float:
         """Return the mean accuracy over the last tenth; the last one where nothing was evaluated in it."""

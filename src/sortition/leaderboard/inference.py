@@ -190,7 +190,7 @@ class TrackBoard:
         if self.is_timed:
             for cell in self.cells:
                 rows = self.runs.filter((pl.col("cell") == cell.name) & (pl.col("row") == BASELINE))
-                curves = [run_rows.curve_of(self.suite, cell, row) for row in rows.iter_rows(named=True)]
+                curves = [run_rows.row_curve(self.suite, cell, row) for row in rows.iter_rows(named=True)]
                 if curves:
                     targets[cell.name] = target_of(curves)
         return targets
@@ -205,7 +205,7 @@ class TrackBoard:
             cell = cell_by_name[run["cell"]]
             if run["seed"] not in self._seeds_of(cell):
                 continue
-            curve = run_rows.curve_of(self.suite, cell, run)
+            curve = run_rows.row_curve(self.suite, cell, run)
             values = {"area": 0.0, "end": 0.0, SECONDS: math.inf}
             if run["status"] == run_rows.DONE and curve.is_sound:
                 values = {"area": curve.area(), "end": curve.end()}
@@ -312,6 +312,7 @@ class TrackBoard:
         return [self._standing(row, ranks) for row in ranks["area"]]
 
     def _standing(self, row: str, ranks: Mapping[str, Mapping[str, float]]) -> RowStanding:
+        """Return the standing of one row: its ranks, gains, tests, failures and costs."""
         runs = self.runs.filter(pl.col("row") == row)
         gains = self.differences(row, BASELINE)
         worst_cell = min(gains, key=lambda cell: gains[cell])
@@ -339,8 +340,8 @@ class TrackBoard:
             leader_test=self.leader_tests.get(row),
             configuration=str(runs["configuration"][0]),
             hours=float(runs["seconds"].sum() or 0.0) / 3600,
-            megabytes=_mean(runs["megabytes"]),
-            milliseconds=_mean(runs["milliseconds"]),
+            megabytes=_mean_of(runs["megabytes"]),
+            milliseconds=_mean_of(runs["milliseconds"]),
         )
 
     def error_profiles(self) -> dict[str, Floats]:
@@ -357,9 +358,12 @@ class TrackBoard:
 
     def sensitivity(self) -> list[Sensitivity]:
         """Return who is first, and how surely, without each data set in turn."""
-        return [self._without(name) for name in dict.fromkeys(self.suite.data_of(cell) for cell in self.cells)]
+        return [
+            self._sensitivity_without(name) for name in dict.fromkeys(self.suite.data_of(cell) for cell in self.cells)
+        ]
 
-    def _without(self, data: str) -> Sensitivity:
+    def _sensitivity_without(self, data: str) -> Sensitivity:
+        """Return who is first, and how surely, without the cells of one data set."""
         cells = [cell for cell in self.cells if self.suite.data_of(cell) != data]
         board = replace(self, cells=cells, rows=self.runs.filter(pl.col("row").is_in(self.complete)))
         if not cells:
@@ -394,7 +398,7 @@ def rows_over_cap(results: pl.DataFrame) -> list[str]:
     return sorted(row for row, seconds in sums.iter_rows() if seconds / 3600 > CAP_HOURS)
 
 
-def _mean(column: pl.Series) -> float:
+def _mean_of(column: pl.Series) -> float:
     value = column.mean()
     return float(value) if isinstance(value, int | float) else math.nan
 

@@ -96,7 +96,7 @@ class CpuLimit(Callback):
             raise SortitionError(f"{run.method.label} took more than {self.seconds:g} processor seconds.")
 
 
-def jobs_of(
+def find_missing_jobs(
     suite: TrackSuite,
     cells: Iterable[TrackCell],
     entrants: Sequence[Entrant],
@@ -108,7 +108,7 @@ def jobs_of(
     """Return what is missing, the cheapest cell first; ``seeds`` limits how many, ``retry`` plays failed runs again."""
     jobs = []
     for cell in cells:
-        rows = run_rows.read_all(suite, folder, [cell])
+        rows = run_rows.read_cells(suite, folder, [cell])
         if retry:
             rows = rows.filter(pl.col("status") == run_rows.DONE)
         stored = set(rows.select("label", "seed").iter_rows())
@@ -122,7 +122,7 @@ def jobs_of(
     return sorted(jobs, key=lambda job: estimated_seconds(suite, job.cell, "uniform"))
 
 
-def play(
+def play_jobs(
     suite: TrackSuite,
     jobs: Sequence[Job],
     folder: Path,
@@ -161,8 +161,8 @@ def _play_seed(
     """Play the runs of one cell and seed, and move their results into the cell's file."""
     work = folder / WORK / suite.version
     plan = suite.study(cell, [entrant.entry for entrant in entrants], [seed])
-    abouts = {entrant.label: run_rows.row_of(suite, cell, entrant, seed) for entrant in entrants}
-    failed = _refused(plan)
+    abouts = {entrant.label: run_rows.planned_row(suite, cell, entrant, seed) for entrant in entrants}
+    failed = _find_refused_methods(plan)
     playable = plan.only(run for run in plan.runs if run.method.label not in failed)
     if playable.runs:
         execution = _execute(suite, playable, work, progress)
@@ -170,10 +170,10 @@ def _play_seed(
         failed |= {Path(path).parent.name: reason for path, reason in execution.failed.items()}
     rows = [run_rows.failed_row(abouts[label], reason) for label, reason in failed.items()]
     rows += _finished_rows(playable, work, abouts, failed)
-    run_rows.add_rows(run_rows.path_of(folder, cell), rows)
+    run_rows.add_rows(run_rows.cell_file(folder, cell), rows)
     outcome.played += len(rows) - len(failed)
     outcome.failed |= {(cell.name, label, seed): reason for label, reason in failed.items()}
-    _clear(work / cell.name, rows, everything=not outcome.interrupted)
+    _remove_run_folders(work / cell.name, rows, everything=not outcome.interrupted)
 
 
 def _finished_rows(plan: StudyPlan, work: Path, abouts: Mapping[str, Row], failed: Collection[str]) -> list[RowValues]:
@@ -186,7 +186,7 @@ def _finished_rows(plan: StudyPlan, work: Path, abouts: Mapping[str, Row], faile
     return rows
 
 
-def _clear(folder: Path, rows: Iterable[Row], *, everything: bool) -> None:
+def _remove_run_folders(folder: Path, rows: Iterable[Row], *, everything: bool) -> None:
     """Remove the folders of runs whose rows are kept, or of all runs of a cell."""
     if everything:
         shutil.rmtree(folder, ignore_errors=True)
@@ -202,7 +202,7 @@ def _execute(suite: TrackSuite, plan: StudyPlan, work: Path, progress: Progress 
     return runner.execute(plan, work, jobs=1, resume=True, progress=progress, callbacks=callbacks)
 
 
-def _refused(plan: StudyPlan) -> dict[str, str]:
+def _find_refused_methods(plan: StudyPlan) -> dict[str, str]:
     """Return the methods that cannot work in a cell, with the reason."""
     refused = {}
     for run in plan.runs:

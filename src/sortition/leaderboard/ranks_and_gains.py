@@ -41,7 +41,7 @@ class Standing:
     worst_gain: float
 
 
-def values_of(rows: pl.DataFrame, figure: str) -> Values:
+def values_by_cell(rows: pl.DataFrame, figure: str) -> Values:
     """Return the figure by cell, method and seed."""
     values: Values = {}
     for cell, method, seed, value in rows.select("cell", "method", "seed", figure).iter_rows():
@@ -50,8 +50,8 @@ def values_of(rows: pl.DataFrame, figure: str) -> Values:
     return values
 
 
-def paired(values: Values, methods: Sequence[str]) -> Values:
-    """Only these methods, in cells where all of them have at least three seeds in common, and only those seeds."""
+def keep_common_seeds(values: Values, methods: Sequence[str]) -> Values:
+    """Return the values of these methods on the seeds that all have, of cells with at least three such seeds."""
     paired_values: Values = {}
     for cell, by_method in values.items():
         if not all(method in by_method for method in methods):
@@ -62,11 +62,11 @@ def paired(values: Values, methods: Sequence[str]) -> Values:
     return paired_values
 
 
-def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
-    """The methods by mean rank, the best first."""
-    ranks = ranking(values, methods).ranks
+def compute_standings(values: Values, methods: Sequence[str]) -> list[Standing]:
+    """Return the standing of each method, the best mean rank first."""
+    ranks = rank_over_cells(values, methods).ranks
     comparisons = [
-        (cell, comparison) for cell, by_method in values.items() for comparison in _compared(by_method, methods)
+        (cell, comparison) for cell, by_method in values.items() for comparison in _compare_in_cell(by_method, methods)
     ]
     significant = holm([comparison.p_single for _, comparison in comparisons])
     better = dict.fromkeys(methods, 0)
@@ -79,11 +79,11 @@ def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
     for method in methods:
         gains: dict[str, float] = {}
         for cell, by_method in values.items():
-            difference = gain(by_method, method)
+            difference = gain_in_cell(by_method, method)
             if difference is not None:
                 gains[cell] = difference
-        worst = _least(gains)
-        low, high = interval(np.array(list(gains.values())))
+        worst = _cell_of_least_gain(gains)
+        low, high = mean_interval(np.array(list(gains.values())))
         standings.append(
             Standing(
                 method=method,
@@ -100,30 +100,34 @@ def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
     return sorted(standings, key=lambda standing: standing.rank)
 
 
-def ranking(values: Values, methods: Sequence[str]) -> Ranking:
-    """Mean ranks over the cells; runs that diverged are the worst."""
-    means = {cell: {method: _mean(by_method[method]) for method in methods} for cell, by_method in values.items()}
+def rank_over_cells(values: Values, methods: Sequence[str]) -> Ranking:
+    """Return mean ranks over the cells; runs that diverged are the worst."""
+    means = {
+        cell: {method: _mean_over_seeds(by_method[method]) for method in methods} for cell, by_method in values.items()
+    }
     return rank(means, higher=True)
 
 
-def _compared(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:
-    """Every method of one cell against the baseline; their tests use the pooled spread of the cell."""
+def _compare_in_cell(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:
+    """Compare every method of one cell with the baseline; their tests use the pooled spread of the cell."""
     challengers = {method: by_method[method] for method in methods if method != BASELINE}
     return list(compare(by_method[BASELINE], challengers).values())
 
 
-def gain(by_method: Mapping[str, Mapping[int, float]], method: str) -> float | None:
-    """A method's mean difference from the baseline in one cell; None where the baseline itself diverged."""
-    baseline = _mean(by_method[BASELINE])
-    return _mean(by_method[method]) - baseline if math.isfinite(baseline) else None
+def gain_in_cell(by_method: Mapping[str, Mapping[int, float]], method: str) -> float | None:
+    """Return a method's mean difference from the baseline in one cell; None where the baseline itself diverged."""
+    baseline = _mean_over_seeds(by_method[BASELINE])
+    if not math.isfinite(baseline):
+        return None
+    return _mean_over_seeds(by_method[method]) - baseline
 
 
-def _mean(by_seed: Mapping[int, float]) -> float:
+def _mean_over_seeds(by_seed: Mapping[int, float]) -> float:
     return float(np.mean(list(by_seed.values())))
 
 
-def _least(gains: Mapping[str, float]) -> str:
-    """The cell with the least gain; one that diverged counts as least."""
+def _cell_of_least_gain(gains: Mapping[str, float]) -> str:
+    """Return the cell with the least gain; one that diverged counts as least."""
     return min(gains, key=lambda cell: _finite_or_worst(gains[cell]), default="")
 
 
@@ -131,8 +135,8 @@ def _finite_or_worst(value: float) -> float:
     return value if math.isfinite(value) else -math.inf
 
 
-def interval(differences: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """The t-interval of a mean; without bounds of a single value."""
+def mean_interval(differences: Floats, level: float = LEVEL) -> tuple[float, float]:
+    """Return the t-interval of a mean; that of a single value is infinite."""
     if differences.size < 2:
         return -math.inf, math.inf
     half = float(stats.t.isf(level / 2, differences.size - 1) * stats.sem(differences))
@@ -142,13 +146,13 @@ def interval(differences: Floats, level: float = LEVEL) -> tuple[float, float]:
 def gains_by_family(
     values: Values, families: Mapping[str, Mapping[str, str]], kind: str, methods: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Family → method → mean gain over the baseline in the cells of that family."""
+    """Return family → method → mean gain over the baseline in the cells of that family."""
     gains: dict[str, dict[str, list[float]]] = {}
     for cell, by_method in values.items():
         for method in methods:
-            gain_in_cell = gain(by_method, method)
-            if gain_in_cell is not None:
-                gains.setdefault(families[cell][kind], {}).setdefault(method, []).append(gain_in_cell)
+            gain = gain_in_cell(by_method, method)
+            if gain is not None:
+                gains.setdefault(families[cell][kind], {}).setdefault(method, []).append(gain)
     return {
         family: {method: float(np.mean(gains_of_method)) for method, gains_of_method in by_method_gains.items()}
         for family, by_method_gains in gains.items()

@@ -41,7 +41,7 @@ SCHEMA = {
 }
 
 
-def stored(path: Path) -> pl.DataFrame:
+def read_stored_runs(path: Path) -> pl.DataFrame:
     """Read the stored rows; return an empty table where there is no file."""
     if not path.exists():
         return pl.DataFrame(schema=SCHEMA)
@@ -53,7 +53,7 @@ def stored(path: Path) -> pl.DataFrame:
         raise StorageError(f"{path} is no table of a leaderboard's runs: {first_line}. Remove it.") from None
 
 
-def collected(suite: Suite, plan: StudyPlan, out: Path, stored_rows: pl.DataFrame) -> pl.DataFrame:
+def collect_runs(suite: Suite, plan: StudyPlan, out: Path, stored_rows: pl.DataFrame) -> pl.DataFrame:
     """Return the stored rows of this suite, and rows of the plan's finished runs that are not among them."""
     half_by_cell = {cell.name: cell.half for cell in suite.cell}
     rows = stored_rows.filter(pl.col("suite") == suite.version)
@@ -64,19 +64,20 @@ def collected(suite: Suite, plan: StudyPlan, out: Path, stored_rows: pl.DataFram
             continue
         run = Run(place(out, planned))
         if run.done:
-            new_rows.append({"suite": suite.version, "half": half_by_cell[planned.setting], **row_of(run)})
+            new_rows.append({"suite": suite.version, "half": half_by_cell[planned.setting], **run_row(run)})
     return pl.concat([rows, pl.DataFrame(new_rows, schema=SCHEMA)]).unique(KEY, maintain_order=True)
 
 
-def row_of(run: Run) -> dict[str, Any]:
+def run_row(run: Run) -> dict[str, Any]:
     """Return the row of one finished run, without its suite and half."""
     try:
-        return _row_of(run)
+        return _unchecked_row(run)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{run.path} is no finished run of a leaderboard: {error!r}. Remove it.") from None
 
 
-def _row_of(run: Run) -> dict[str, Any]:
+def _unchecked_row(run: Run) -> dict[str, Any]:
+    """Return the row of a run folder; any error means that it is no finished run."""
     figures = run.summary["figures"]
     needs = run.manifest["needs"]
     rounds = max(1, int(run.summary["rounds"]))

@@ -70,7 +70,7 @@ def federation_digest(suite: TrackSuite, cell: TrackCell) -> str:
     return hashlib.sha256(json.dumps(suite.setting(cell), sort_keys=True).encode()).hexdigest()
 
 
-def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, seed: int) -> RowValues:
+def planned_row(suite: TrackSuite, cell: TrackCell, entrant: Entrant, seed: int) -> RowValues:
     """Return what the row of a run says before it is played."""
     return {
         "suite": suite.version,
@@ -119,12 +119,12 @@ def failed_row(about: Row, reason: str) -> RowValues:
     return {**about, "status": FAILED, "reason": last_line[:300]}
 
 
-def table_of(rows: Iterable[Row]) -> pl.DataFrame:
+def rows_table(rows: Iterable[Row]) -> pl.DataFrame:
     """Return rows as a table; what a row does not say is missing."""
     return pl.DataFrame([{key: row.get(key) for key in SCHEMA} for row in rows], schema=SCHEMA)
 
 
-def path_of(folder: Path, cell: TrackCell) -> Path:
+def cell_file(folder: Path, cell: TrackCell) -> Path:
     """Return the file of a cell."""
     return folder / cell.track / f"{cell.name}.parquet"
 
@@ -132,7 +132,7 @@ def path_of(folder: Path, cell: TrackCell) -> Path:
 def read_rows(path: Path) -> pl.DataFrame:
     """Read the rows of a cell; return an empty table where there is no file."""
     if not path.exists():
-        return table_of([])
+        return rows_table([])
     try:
         rows = read_parquet(path, SCHEMA, lists=LISTS, allowed=TABLE_BYTES)
         return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
@@ -141,15 +141,15 @@ def read_rows(path: Path) -> pl.DataFrame:
         raise StorageError(f"{path} is no table of a leaderboard's runs: {first_line}. Remove it.") from None
 
 
-def read_all(suite: TrackSuite, folder: Path, cells: Iterable[TrackCell]) -> pl.DataFrame:
+def read_cells(suite: TrackSuite, folder: Path, cells: Iterable[TrackCell]) -> pl.DataFrame:
     """Read the rows of several cells that were run in this version of the suite."""
-    tables = [read_rows(path_of(folder, cell)) for cell in cells]
-    return pl.concat([table_of([]), *tables]).filter(pl.col("suite") == suite.version)
+    tables = [read_rows(cell_file(folder, cell)) for cell in cells]
+    return pl.concat([rows_table([]), *tables]).filter(pl.col("suite") == suite.version)
 
 
 def add_rows(path: Path, rows: Iterable[Row]) -> None:
     """Add rows to the file of a cell, in place of those of the same method and seed; equal rows give equal bytes."""
-    new_rows = table_of(rows)
+    new_rows = rows_table(rows)
     if new_rows.is_empty():
         return
     stored_rows = read_rows(path).filter(pl.col("suite") == new_rows["suite"][0])
@@ -160,7 +160,7 @@ def add_rows(path: Path, rows: Iterable[Row]) -> None:
     temporary.replace(path)
 
 
-def curve_of(suite: TrackSuite, cell: TrackCell, row: Row) -> Curve:
+def row_curve(suite: TrackSuite, cell: TrackCell, row: Row) -> Curve:
     """Return the curve of a row, by rounds or by seconds as its cell is judged."""
     accuracies = np.asarray(row["accuracies"] or [], np.float64)
     if cell.is_timed:

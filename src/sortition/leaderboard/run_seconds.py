@@ -16,12 +16,12 @@ LARGE = 300  # clients from which on a federation of a small model is a large on
 
 
 @cache
-def measured() -> dict[str, Any]:
+def load_measured_costs() -> dict[str, Any]:
     """Return the file of measured costs."""
     return read(FILE)
 
 
-def kind_of(suite: TrackSuite, cell: TrackCell) -> str:
+def measured_kind(suite: TrackSuite, cell: TrackCell) -> str:
     """Return which measured federation a cell is like: ``cnn``, ``flights``, ``large`` or ``small``."""
     setting = suite.setting(cell)
     if setting["data"]["name"] == "flights":
@@ -33,6 +33,6 @@ def kind_of(suite: TrackSuite, cell: TrackCell) -> str:
 
 def estimated_seconds(suite: TrackSuite, cell: TrackCell, row: str) -> float:
     """Return the processor seconds that a run of a row is expected to take in a cell."""
-    of_uniform = float(measured()["uniform"].get(cell.name, UNMEASURED))
-    factor = float(measured()["factor"][kind_of(suite, cell)].get(row, TYPICAL))
+    of_uniform = float(load_measured_costs()["uniform"].get(cell.name, UNMEASURED))
+    factor = float(load_measured_costs()["factor"][measured_kind(suite, cell)].get(row, TYPICAL))
     return of_uniform * factor

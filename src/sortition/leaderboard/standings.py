@@ -37,8 +37,8 @@ def standings_table(board: Board) -> Table:
                 *(f"{standing.rank:.2f}" for standing in standings),
                 *(gain_and_interval(standing) for standing in standings),
                 *(f"{standing.better}/{standing.worse}" for standing in standings),
-                _worst_cell(by_auc),
-                *_mean_cost(board.runs, method),
+                _worst_cell_text(by_auc),
+                *_mean_cost_cells(board.runs, method),
                 what_server_knows(board.runs, method),
                 works_with_secure_aggregation(board.runs, method),
             ]
@@ -46,7 +46,7 @@ def standings_table(board: Board) -> Table:
     return table
 
 
-def points(gain: float) -> str:
+def points_text(gain: float) -> str:
     """Write a difference of accuracies in percentage points, with its sign."""
     return f"{100 * gain:+.1f}"
 
@@ -55,16 +55,17 @@ def gain_and_interval(standing: Standing) -> str:
     """Write a gain with its interval, in points."""
     if not math.isfinite(standing.gain):
         return "diverged"
-    return f"{points(standing.gain)} [{points(standing.low)}, {points(standing.high)}]"
+    return f"{points_text(standing.gain)} [{points_text(standing.low)}, {points_text(standing.high)}]"
 
 
-def _worst_cell(standing: Standing) -> str:
+def _worst_cell_text(standing: Standing) -> str:
+    """Write the cell in which a method gains least, and how much."""
     if standing.method == BASELINE:
         return "–"
-    return f"{points(standing.worst_gain)} {standing.worst}"
+    return f"{points_text(standing.worst_gain)} {standing.worst}"
 
 
-def _mean_cost(runs: pl.DataFrame, method: str) -> list[str]:
+def _mean_cost_cells(runs: pl.DataFrame, method: str) -> list[str]:
     """Return megabytes per run, passes per round and milliseconds per selection."""
     runs_of_method = runs.filter(pl.col("method") == method)
     megabytes, passes, milliseconds = runs_of_method.select("megabytes", "passes", "milliseconds").mean().row(0)
@@ -96,16 +97,19 @@ def standing_lines(board: Board, methods: Sequence[str]) -> list[str]:
     lines = []
     for method in methods:
         if method in board.ranked:
-            places = [_place(method, heading, standings) for heading, standings in standings_by_heading.items()]
+            places = [
+                _place_sentence(method, heading, standings) for heading, standings in standings_by_heading.items()
+            ]
             lines.append(f"{method}: {' and '.join(places)}.")
         else:
             lines.append(f"{method}: not ranked yet, {board.unfinished.get(method, 0)} runs in these cells.")
     return lines
 
 
-def _place(method: str, heading: str, standings: Sequence[Standing]) -> str:
+def _place_sentence(method: str, heading: str, standings: Sequence[Standing]) -> str:
+    """Say at which place of the ranking a method is."""
     place, standing = next(
         (place, standing) for place, standing in enumerate(standings, start=1) if standing.method == method
     )
     cells = f"better in {standing.better} cells, worse in {standing.worse}"
-    return f"{place} of {len(standings)} by {heading} ({points(standing.gain)} points, {cells})"
+    return f"{place} of {len(standings)} by {heading} ({points_text(standing.gain)} points, {cells})"

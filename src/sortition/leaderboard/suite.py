@@ -99,6 +99,7 @@ class Suite(BaseModel):
         return plan(study, who="leaderboard")
 
     def _setting(self, cell: Cell) -> TomlTable:
+        """Return a cell as a setting of a study."""
         if cell.data not in self.data:
             raise bad(f"cell {cell.name}.data", f"one of {', '.join(self.data)}", cell.data)
         shared = dict(self.data[cell.data])

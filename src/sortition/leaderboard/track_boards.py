@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from sortition.leaderboard.entrants import BASELINE, Configurations, stated_entrant
+from sortition.leaderboard.entrants import BASELINE, Configurations, parse_entrant
 from sortition.leaderboard.inference import TrackBoard, rows_over_cap
 from sortition.leaderboard.tracks import TrackSuite
 from sortition.leaderboard.tuning import default_table, tuned_entrants, tuned_table
@@ -14,7 +14,7 @@ TUNED = "tuned"
 QUICK_SEEDS = 2
 
 
-def boards_of(
+def boards_by_title(
     suite: TrackSuite, track: str, configurations: Configurations, results: pl.DataFrame, *, quick: bool = False
 ) -> dict[str, TrackBoard]:
     """Return the boards of a track by title; the tuned one where some row has been tuned."""
@@ -25,11 +25,11 @@ def boards_of(
         return {DEFAULT: TrackBoard(suite, suite.cells(track, quick=True), defaults, seeds=QUICK_SEEDS)}
     held_out = suite.cells(track, "held-out")
     boards = {DEFAULT: TrackBoard(suite, held_out, defaults, over_cap=over_cap)}
-    rows = [
-        stated_entrant(label, configuration, label)
+    default_entrants = [
+        parse_entrant(label, configuration, label)
         for label, configuration in defaults.select("label", "configuration").unique(maintain_order=True).iter_rows()
     ]
-    tuned = tuned_entrants(suite, track, configurations, rows, results)
+    tuned = tuned_entrants(suite, track, configurations, default_entrants, results)
     if any(not entrant.is_default for entrant in tuned.values()) and BASELINE in tuned:
         boards[TUNED] = TrackBoard(suite, held_out, tuned_table(results, tuned), over_cap=over_cap)
     return boards

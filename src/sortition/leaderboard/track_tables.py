@@ -6,15 +6,11 @@ from collections.abc import Sequence
 
 from sortition.leaderboard.entrants import BASELINE
 from sortition.leaderboard.inference import SECONDS, CorrectedTest, RowStanding, TrackBoard
+from sortition.leaderboard.standings import points_text
 from sortition.leaderboard.tracks import FAMILIES
 from sortition.results.table import Table
 
 OWN = "microcosm"  # rows of our own method begin with it
-
-
-def points(gain: float) -> str:
-    """Write a difference of accuracies in percentage points, with its sign."""
-    return f"{100 * gain:+.1f}"
 
 
 def p_text(test: CorrectedTest | None) -> str:
@@ -37,11 +33,11 @@ def standings_table(board: TrackBoard, title: str = "") -> Table:
             standing.row,
             standing.information,
             f"{standing.ranks['area']:.2f}",
-            points(standing.gain),
-            f"{points(standing.low)}, {points(standing.high)}",
+            points_text(standing.gain),
+            f"{points_text(standing.low)}, {points_text(standing.high)}",
             p_text(standing.baseline_test),
             p_text(standing.leader_test),
-            points(standing.end_gain),
+            points_text(standing.end_gain),
             f"{standing.better}/{standing.worse}",
         ]
         if standing.reached is not None:
@@ -59,7 +55,7 @@ def family_table(board: TrackBoard) -> Table:
     table = Table("", ["method", *(f"{family} ({counts[family]})" for family in families)])
     for standing in board.standings():
         if standing.row != BASELINE:
-            table.rows.append([standing.row, *(points(standing.by_family[family]) for family in families)])
+            table.rows.append([standing.row, *(points_text(standing.by_family[family]) for family in families)])
     return table
 
 
@@ -72,7 +68,7 @@ def sensitivity_table(board: TrackBoard) -> Table:
                 entry.without,
                 str(entry.cells),
                 entry.leader,
-                points(entry.gain),
+                points_text(entry.gain),
                 "yes" if entry.separated_from_baseline else "no",
                 f"{entry.separated_from} of {entry.others}",
             ]
@@ -80,23 +76,24 @@ def sensitivity_table(board: TrackBoard) -> Table:
     return table
 
 
-def plain_words(board: TrackBoard) -> list[str]:
+def verdict_sentences(board: TrackBoard) -> list[str]:
     """Say who is first, from whom it is separated and from whom not, and where our own method is beaten."""
     standings = board.standings()
     if len(standings) < 2:
         return []
-    sentences = [_on_leader(standings), *_on_own(board, standings), *_on_default(board)]
+    sentences = [_leader_sentence(standings), *_own_method_sentences(board, standings), *_default_sentences(board)]
     beaten = [row.row for row in standings if row.baseline_test and row.baseline_test.separated and row.gain < 0]
     if beaten:
         sentences.append(f"Separated from uniform, and worse: {', '.join(beaten)}.")
     return sentences
 
 
-def _on_leader(standings: Sequence[RowStanding]) -> str:
+def _leader_sentence(standings: Sequence[RowStanding]) -> str:
+    """Say who is first, and from how many others it is separated."""
     leader = standings[0]
     followers = standings[1:]
     alike = [row.row for row in followers if row.leader_test and not row.leader_test.separated]
-    sentence = f"First by mean rank is {leader.row} ({points(leader.gain)} points over uniform)"
+    sentence = f"First by mean rank is {leader.row} ({points_text(leader.gain)} points over uniform)"
     if leader.baseline_test is not None and not leader.baseline_test.separated:
         sentence += ", not separated from uniform"
     if not alike:
@@ -104,7 +101,7 @@ def _on_leader(standings: Sequence[RowStanding]) -> str:
     return f"{sentence}; it is not separated from {len(alike)} of {len(followers)} others: {', '.join(alike)}."
 
 
-def _on_default(board: TrackBoard) -> list[str]:
+def _default_sentences(board: TrackBoard) -> list[str]:
     """Say from which rows of others our default, which `auto` takes, is separated; Holm over these tests."""
     other_rows = [row for row in board.complete if not row.startswith(OWN)]
     if OWN not in board.complete or not other_rows:
@@ -120,19 +117,19 @@ def _on_default(board: TrackBoard) -> list[str]:
     if ahead:
         largest = max(tests[row].adjusted for row in ahead)
         sentence += f" (Wilcoxon over cells, Holm over {len(other_rows)} tests: p ≤ {largest:.2g})"
-    sentence += _named("not separated", [row for row in other_rows if row not in separated])
-    sentence += _named("behind", [row for row in separated if row not in ahead])
+    sentence += _rows_clause("not separated", [row for row in other_rows if row not in separated])
+    sentence += _rows_clause("behind", [row for row in separated if row not in ahead])
     return [f"{sentence}."]
 
 
-def _named(words: str, rows: Sequence[str]) -> str:
+def _rows_clause(words: str, rows: Sequence[str]) -> str:
     """Write a clause that names rows; nothing where there is none."""
     if not rows:
         return ""
     return f"; {words}: {', '.join(rows)}"
 
 
-def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
+def _own_method_sentences(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
     """Say where the best of our own rows is beaten by a row of others."""
     our_standings = [row for row in standings if row.row.startswith(OWN)]
     other_standings = [row for row in standings if not row.row.startswith(OWN)]
@@ -144,7 +141,7 @@ def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
     for cell, by_row in means.items():
         area, best = max((by_row[row.row], row.row) for row in other_standings)
         if area > by_row[best_own]:
-            lost.append(f"{cell} ({best}, {points(by_row[best_own] - area)})")
+            lost.append(f"{cell} ({best}, {points_text(by_row[best_own] - area)})")
     sentences = []
     if lost:
         sentences.append(

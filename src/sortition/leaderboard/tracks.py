@@ -99,7 +99,7 @@ class TrackSuite(BaseModel):
             if track in (None, cell.track) and half in (None, cell.half) and (cell.quick or not quick)
         ]
 
-    def named(self, name: str) -> TrackCell:
+    def cell_named(self, name: str) -> TrackCell:
         """Return the cell of this name."""
         for cell in self.cell:
             if cell.name == name:

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from sortition.leaderboard.entries import ALTERNATIVES, BASELINE, is_plain, weighed
-from sortition.leaderboard.ranks_and_gains import Values, paired, values_of
+from sortition.leaderboard.entries import ALTERNATIVES, BASELINE, is_plain_label, weighed_label
+from sortition.leaderboard.ranks_and_gains import Values, keep_common_seeds, values_by_cell
 from sortition.leaderboard.suite import Suite
 
 
 def plain_rows(rows: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
     """Return the runs of methods with their defaults, and of the labels in ``also``."""
-    labels = [label for label in rows["method"].unique().to_list() if is_plain(label) or label in also]
+    labels = [label for label in rows["method"].unique().to_list() if is_plain_label(label) or label in also]
     return rows.filter(pl.col("method").is_in(labels))
 
 
 def weighed_rows(rows: pl.DataFrame, rule: str) -> pl.DataFrame:
     """Return the runs in which cohorts were weighed by a common rule, under the methods' plain names."""
-    suffix = weighed("", rule)
+    suffix = weighed_label("", rule)
     rows_of_rule = rows.filter(pl.col("method").str.ends_with(suffix))
     return rows_of_rule.with_columns(pl.col("method").str.strip_suffix(suffix))
 
 
-def candidates() -> dict[str, list[str]]:
+def candidate_labels() -> dict[str, list[str]]:
     """Return the labels of each method's default and alternatives, by method."""
     labels_by_method: dict[str, list[str]] = {}
     for label in ALTERNATIVES:
@@ -34,16 +34,16 @@ def candidates() -> dict[str, list[str]]:
     return labels_by_method
 
 
-def tuned(suite: Suite, rows: pl.DataFrame) -> dict[str, str]:
+def choose_tuned_labels(suite: Suite, rows: pl.DataFrame) -> dict[str, str]:
     """Return each method's candidate with the largest mean AUC on the tuning half.
 
     A method is left out while one of its candidates has not run in every cell of that half.
     """
     cells = [cell.name for cell in suite.cells("tuning")]
-    values = values_of(rows.filter((pl.col("suite") == suite.version) & pl.col("cell").is_in(cells)), "auc")
+    values = values_by_cell(rows.filter((pl.col("suite") == suite.version) & pl.col("cell").is_in(cells)), "auc")
     best_by_method = {}
-    for method, labels in candidates().items():
-        values_of_candidates = paired(values, labels)
+    for method, labels in candidate_labels().items():
+        values_of_candidates = keep_common_seeds(values, labels)
         if len(values_of_candidates) == len(cells):
             means = {label: _mean_over_cells(values_of_candidates, label) for label in labels}
             best_by_method[method] = max(labels, key=lambda label: means[label])
@@ -56,6 +56,8 @@ def _mean_over_cells(values: Values, label: str) -> float:
 
 def tuned_rows(suite: Suite, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the runs of the methods as they were tuned, and of those that have nothing to tune."""
-    best = tuned(suite, rows).values()
-    without_alternatives = [name for name in plain_rows(rows)["method"].unique().to_list() if name not in candidates()]
+    best = choose_tuned_labels(suite, rows).values()
+    without_alternatives = [
+        name for name in plain_rows(rows)["method"].unique().to_list() if name not in candidate_labels()
+    ]
     return rows.filter(pl.col("method").is_in([BASELINE, *without_alternatives, *best]))

@@ -15,7 +15,7 @@ import polars as pl
 from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.leaderboard import queue, run_rows
-from sortition.leaderboard.entrants import BASELINE, Configurations, Entrant, stated_entrant
+from sortition.leaderboard.entrants import BASELINE, Configurations, Entrant, parse_entrant
 from sortition.leaderboard.run_rows import Row
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 
@@ -61,21 +61,21 @@ def verify(
     report = Report()
     rows: list[Row] = []
     for cell in cells:
-        stored = run_rows.read_rows(run_rows.path_of(folder, cell)).rows(named=True)
+        stored = run_rows.read_rows(run_rows.cell_file(folder, cell)).rows(named=True)
         if labels is not None:
             stored = [row for row in stored if row["row"] in (BASELINE, *labels)]
-        report.problems += checked_rows(suite, cell, stored, configurations)
+        report.problems += find_faults(suite, cell, stored, configurations)
         rows += [row for row in stored if labels is None or row["row"] in labels]
     report.rows = len(rows)
-    report.notes += same_choices(rows)
+    report.notes += find_same_choices(rows)
     if not report.problems and rows:
-        sample = drawn_rows(rows, share, seed)
+        sample = draw_rows(rows, share, seed)
         report.rerun = [(row["cell"], row["label"], row["seed"]) for row in sample]
         report.problems += rerun(suite, sample, say=say)
     return report
 
 
-def drawn_rows(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
+def draw_rows(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
     """Draw a share of the rows, at least one, by the verifier's seed."""
     n_drawn = max(1, math.ceil(share * len(rows)))
     positions = stream(seed, "leaderboard verification").permutation(len(rows))[:n_drawn]
@@ -85,19 +85,19 @@ def drawn_rows(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
 # -- checks of the file -----------------------------------------------------------------------------------------------
 
 
-def checked_rows(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], configurations: Configurations) -> list[str]:
+def find_faults(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], configurations: Configurations) -> list[str]:
     """Return what is wrong with the rows of one cell, without playing anything."""
     problems = []
-    candidate_by_label = _candidates(configurations)
+    candidate_by_label = _candidates_by_label(configurations)
     shared: dict[int, Row] = {row["seed"]: row for row in rows if row["label"] == BASELINE}
     for row in rows:
         run_name = f"{cell.name}, {row['label']}, seed {row['seed']}"
-        sentences = _wrong(suite, cell, row, candidate_by_label, shared.get(row["seed"]))
+        sentences = _row_faults(suite, cell, row, candidate_by_label, shared.get(row["seed"]))
         problems += [f"{run_name}: {sentence}" for sentence in sentences]
-    return problems + _copies(cell, rows)
+    return problems + _find_copies(cell, rows)
 
 
-def _candidates(configurations: Configurations) -> dict[str, Entrant]:
+def _candidates_by_label(configurations: Configurations) -> dict[str, Entrant]:
     return {
         candidate.label: candidate
         for default in configurations.defaults()
@@ -105,7 +105,7 @@ def _candidates(configurations: Configurations) -> dict[str, Entrant]:
     }
 
 
-def _wrong(
+def _row_faults(
     suite: TrackSuite, cell: TrackCell, row: Row, candidates: Mapping[str, Entrant], baseline: Row | None
 ) -> Iterable[str]:
     """Yield what is wrong with one row."""
@@ -119,7 +119,7 @@ def _wrong(
         yield f"the cell has the seeds 0 … {len(suite.seeds_of(cell)) - 1}."
         return
     try:
-        entrant = entrant_of(row, candidates)
+        entrant = find_entrant(row, candidates)
         config = suite.study(cell, [entrant.entry], [row["seed"]]).runs[0]
     except InputError as error:
         yield str(error)
@@ -137,11 +137,11 @@ def _wrong(
         yield f"there is no run of {BASELINE} with its seed."
     elif any(row[key] != baseline[key] for key in SAME_FOR_ALL):
         yield f"its data or partition are not those of {BASELINE} with the same seed."
-    yield from _wrong_curve(cell, row, config.rounds or 0, config.evaluate_every)
+    yield from _curve_faults(cell, row, config.rounds or 0, config.evaluate_every)
 
 
-def entrant_of(row: Row, candidates: Mapping[str, Entrant]) -> Entrant:
-    """Return the entrant of a row; refuse one that the suite's files state otherwise, or do not know."""
+def find_entrant(row: Row, candidates: Mapping[str, Entrant]) -> Entrant:
+    """Return the entrant of a row; refuse one that the suite's files do not know, or state differently."""
     entrant = _stated_entrant(row)
     stated = candidates.get(row["label"])
     if stated is not None and (stated.configuration, stated.row) != (entrant.configuration, entrant.row):
@@ -154,10 +154,10 @@ def entrant_of(row: Row, candidates: Mapping[str, Entrant]) -> Entrant:
 
 
 def _stated_entrant(row: Row) -> Entrant:
-    return stated_entrant(row["label"], row["configuration"], row["row"])
+    return parse_entrant(row["label"], row["configuration"], row["row"])
 
 
-def _wrong_curve(cell: TrackCell, row: Row, rounds: int, evaluate_every: int) -> Iterable[str]:
+def _curve_faults(cell: TrackCell, row: Row, rounds: int, evaluate_every: int) -> Iterable[str]:
     """Yield what is wrong with the curve of a finished run."""
     played = row["rounds"] or 0
     evaluated = row["evaluated"] or []
@@ -173,6 +173,7 @@ def _wrong_curve(cell: TrackCell, row: Row, rounds: int, evaluate_every: int) ->
 
 
 def _is_plausible(row: Row) -> bool:
+    """Tell whether clocks never run back and all accuracies are between 0 and 1."""
     clocks = np.asarray(row["clocks"], np.float64)
     accuracies = np.asarray(row["accuracies"], np.float64)
     finite = accuracies[~np.isnan(accuracies)]
@@ -187,7 +188,7 @@ def _has_ended(cell: TrackCell, row: Row, rounds: int) -> bool:
     return cell.seconds is not None and is_short and row["clock"] is not None and row["clock"] >= cell.seconds
 
 
-def _copies(cell: TrackCell, rows: Sequence[Row]) -> list[str]:
+def _find_copies(cell: TrackCell, rows: Sequence[Row]) -> list[str]:
     """Return which seeds of a method have the same choices and the same curve."""
     seeds_by_history: dict[tuple[str, str, tuple[float, ...]], list[int]] = defaultdict(list)
     for row in rows:
@@ -201,7 +202,7 @@ def _copies(cell: TrackCell, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def same_choices(rows: Sequence[Row]) -> list[str]:
+def find_same_choices(rows: Sequence[Row]) -> list[str]:
     """Return a note for methods of different rows that chose the same clients in a run: they may be one method."""
     labels_by_history: dict[tuple[str, int, str], set[str]] = defaultdict(set)
     for row in rows:
@@ -234,16 +235,16 @@ def rerun(suite: TrackSuite, rows: Sequence[Row], *, say: Callable[[str], object
             entrants_by_seed: dict[int, list[Entrant]] = defaultdict(list)
             for row in cell_rows:
                 entrants_by_seed[row["seed"]].append(_stated_entrant(row))
-            jobs.append(queue.Job(suite.named(cell_name), dict(entrants_by_seed)))
-        queue.play(suite, jobs, folder, say=say)
+            jobs.append(queue.Job(suite.cell_named(cell_name), dict(entrants_by_seed)))
+        queue.play_jobs(suite, jobs, folder, say=say)
         for cell_name, cell_rows in rows_by_cell.items():
-            played = run_rows.read_rows(run_rows.path_of(folder, suite.named(cell_name)))
+            played = run_rows.read_rows(run_rows.cell_file(folder, suite.cell_named(cell_name)))
             for row in cell_rows:
-                problems += _different(row, played)
+                problems += _find_differences(row, played)
     return problems
 
 
-def _different(row: Row, played: pl.DataFrame) -> list[str]:
+def _find_differences(row: Row, played: pl.DataFrame) -> list[str]:
     """Return how a stored run differs from the one that was played again."""
     run_name = f"{row['cell']}, {row['label']}, seed {row['seed']}"
     repetitions = played.filter((pl.col("label") == row["label"]) & (pl.col("seed") == row["seed"])).rows(named=True)
@@ -259,14 +260,15 @@ def _different(row: Row, played: pl.DataFrame) -> list[str]:
         problems.append(f"{run_name}: other clients were chosen.")
     if any(repeated[key] != row[key] for key in SAME_FOR_ALL):
         problems.append(f"{run_name}: data or partition differ.")
-    if repeated["evaluated"] != row["evaluated"] or not _close(repeated["accuracies"], row["accuracies"]):
+    if repeated["evaluated"] != row["evaluated"] or not _is_close(repeated["accuracies"], row["accuracies"]):
         problems.append(f"{run_name}: the curve differs.")
-    elif not _close(repeated["clocks"], row["clocks"]):
+    elif not _is_close(repeated["clocks"], row["clocks"]):
         problems.append(f"{run_name}: the clock differs.")
     return problems
 
 
-def _close(repeated: Sequence[float] | None, stored: Sequence[float] | None) -> bool:
+def _is_close(repeated: Sequence[float] | None, stored: Sequence[float] | None) -> bool:
+    """Tell whether two stored series have the same length and agree up to rounding."""
     first = np.asarray(repeated or [], np.float64)
     second = np.asarray(stored or [], np.float64)
     if first.shape != second.shape:

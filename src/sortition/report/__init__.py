@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sortition.core.errors import InputError, bad
 from sortition.core.storage.snapshot import write_atomically
-from sortition.report.gather import gather, title_of
+from sortition.report.gather import gather, report_title
 from sortition.report.history_digest import condense_history
 from sortition.report.history_page import HistoryPage
 from sortition.report.look import FigureFiles
@@ -67,7 +67,7 @@ def write(
                 all_pairs=all_pairs,
                 cost=cost,
             )
-    history = one_history(folders)
+    history = find_one_history(folders)
     if history is not None:
         columns = None
         if figures is not None and figures.columns:
@@ -87,12 +87,12 @@ def write(
     if methods is not None:
         gathered = methods.apply(gathered)
     text = Page(gathered).render()
-    path = place(folders) if out is None else Path(out)
+    path = default_page_path(folders) if out is None else Path(out)
     _write_page(path, text)
     if figures is not None:
-        from sortition.report.export import export
+        from sortition.report.export import export_figures
 
-        export(gathered, figures)
+        export_figures(gathered, figures)
     return path
 
 
@@ -128,7 +128,7 @@ def _write_page(path: Path, text: str) -> None:
     write_atomically(path, text.encode())
 
 
-def one_history(sources: Sequence[str | Path]) -> History | None:
+def find_one_history(sources: Sequence[str | Path]) -> History | None:
     """Return the federation's history that the sources mean; None where they are folders of runs."""
     for source in sources:
         history = find_history(Path(source))
@@ -143,9 +143,9 @@ def one_history(sources: Sequence[str | Path]) -> History | None:
     return None
 
 
-def place(folders: Sequence[str | Path]) -> Path:
+def default_page_path(folders: Sequence[str | Path]) -> Path:
     """Return where the page goes by default: into the first folder, named after the study."""
     from sortition.report.export import slug
 
-    name = slug(title_of(folders))[:60].rstrip("-.").lower()
+    name = slug(report_title(folders))[:60].rstrip("-.").lower()
     return Path(folders[0]) / f"{name}.html"

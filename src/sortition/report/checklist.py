@@ -30,25 +30,26 @@ class Point:
     fact: str
 
 
-def checklist(gathered: Gathered) -> list[Point]:
+def review_points(gathered: Gathered) -> list[Point]:
     """Return the points, in the order in which reviewers raise them."""
     settings = gathered.settings
     return [
-        _clients(settings),
-        _seeds(settings),
-        _pairs(settings),
-        alike(settings),
-        _baseline(settings),
-        _availability(settings),
-        _cost(gathered.runs),
-        _finished(gathered.runs),
+        _clients_point(settings),
+        _seeds_point(settings),
+        _pairs_point(settings),
+        selection_alone_point(settings),
+        _baseline_point(settings),
+        _availability_point(settings),
+        _question_cost_point(gathered.runs),
+        _finished_point(gathered.runs),
         Point(asks="More than one setting", passed=len(settings) > 1, fact=f"{len(settings)}"),
-        tuning(settings),
-        _identity(gathered.runs),
+        tuning_point(settings),
+        _identity_point(gathered.runs),
     ]
 
 
-def _clients(settings: list[Setting]) -> Point:
+def _clients_point(settings: list[Setting]) -> Point:
+    """Tell whether every setting has enough clients."""
     client_counts = [setting.federation["sizes"].size for setting in settings if "sizes" in setting.federation]
     if len(client_counts) == len(settings):
         fewest = min(client_counts)
@@ -61,17 +62,17 @@ def _clients(settings: list[Setting]) -> Point:
     )
 
 
-def _seeds(settings: list[Setting]) -> Point:
-    """Tell whether the seeds decide: the same computation as the verdicts."""
+def _seeds_point(settings: list[Setting]) -> Point:
+    """Tell whether the seeds decide every comparison, as the verdicts do."""
     fewest = min(sum(run.done for run in runs) for setting in settings for runs in setting.methods.values())
     comparisons = 0
     undecided = []
     for setting in settings:
-        for label, comparison in setting.compared().items():
+        for label, comparison in setting.against_baseline().items():
             comparisons += 1
             if not comparison.decided:
                 place = f" in {setting.name}" if len(settings) > 1 else ""
-                undecided.append(f"{label}{place}{_would_decide(comparison)}")
+                undecided.append(f"{label}{place}{_seeds_that_decide_text(comparison)}")
     fact = f"{fewest} for the method that has fewest; "
     if undecided:
         fact += f"undecided: {', '.join(undecided[:SHOWN])}"
@@ -86,14 +87,15 @@ def _seeds(settings: list[Setting]) -> Point:
     )
 
 
-def _would_decide(comparison: Comparison) -> str:
-    """Say how many seeds would; nothing where too few seeds, or a run that diverged, say nothing of that."""
+def _seeds_that_decide_text(comparison: Comparison) -> str:
+    """Say how many seeds would decide; nothing where that cannot be foreseen."""
     if comparison.reason is not Reason.MORE_SEEDS:
         return ""
     return f" ({seeds_that_decide(comparison)} would decide)"
 
 
-def _pairs(settings: list[Setting]) -> Point:
+def _pairs_point(settings: list[Setting]) -> Point:
+    """Tell whether all methods of a setting were run on the same seeds."""
     unpaired = []
     for setting in settings:
         seeds = {tuple(sorted(run.seed for run in runs)) for runs in setting.methods.values()}
@@ -102,11 +104,11 @@ def _pairs(settings: list[Setting]) -> Point:
     return Point(
         asks="Methods compared in pairs, on the same seeds",
         passed=not unpaired,
-        fact=_fact("different seeds in", unpaired),
+        fact=_yes_or_names("different seeds in", unpaired),
     )
 
 
-def alike(settings: list[Setting]) -> Point:
+def selection_alone_point(settings: list[Setting]) -> Point:
     """Tell whether methods differ in nothing but the selection."""
     warning = unfair_warning(comparison for setting in settings for comparison in setting.comparison.shown_first())
     return Point(
@@ -116,26 +118,29 @@ def alike(settings: list[Setting]) -> Point:
     )
 
 
-def _baseline(settings: list[Setting]) -> Point:
+def _baseline_point(settings: list[Setting]) -> Point:
+    """Tell whether every setting has the baseline."""
     without_baseline = [setting.name for setting in settings if not setting.baseline]
     baseline = settings[0].criteria.baseline or BASELINE
     return Point(
         asks=f"A baseline: {baseline} is among the methods",
         passed=not without_baseline,
-        fact=_fact("none in", without_baseline),
+        fact=_yes_or_names("none in", without_baseline),
     )
 
 
-def _availability(settings: list[Setting]) -> Point:
+def _availability_point(settings: list[Setting]) -> Point:
+    """Tell whether clients come and go in every setting."""
     always = [setting.name for setting in settings if setting.availability is None or bool(setting.availability.all())]
     return Point(
         asks="Availability is not ignored",
         passed=not always,
-        fact=_fact("every client is always available in", always),
+        fact=_yes_or_names("every client is always available in", always),
     )
 
 
-def _cost(runs: list[Digest]) -> Point:
+def _question_cost_point(runs: list[Digest]) -> Point:
+    """Tell whether traffic was counted, that of questions included."""
     asking = sorted({run.method for run in runs if run.questions})
     return Point(
         asks="The cost of questions is counted",
@@ -144,7 +149,8 @@ def _cost(runs: list[Digest]) -> Point:
     )
 
 
-def _finished(runs: list[Digest]) -> Point:
+def _finished_point(runs: list[Digest]) -> Point:
+    """Tell whether all runs are finished."""
     unfinished = sum(not run.done for run in runs)
     return Point(
         asks="All runs finished",
@@ -153,7 +159,7 @@ def _finished(runs: list[Digest]) -> Point:
     )
 
 
-def tuning(settings: list[Setting]) -> Point:
+def tuning_point(settings: list[Setting]) -> Point:
     """Tell whether each method was given the same number of tried values, the baseline among them."""
     values_by_method: dict[str, set[str]] = {}
     for setting in settings:
@@ -177,7 +183,8 @@ def tuning(settings: list[Setting]) -> Point:
     )
 
 
-def _identity(runs: list[Digest]) -> Point:
+def _identity_point(runs: list[Digest]) -> Point:
+    """Tell whether every run has a manifest, which holds the hashes of data and partition."""
     has_manifests = all(run.manifest for run in runs)
     return Point(
         asks="Data and partition can be identified",
@@ -192,7 +199,8 @@ def _tuned_values(run: Digest) -> str:
     return repr([parameters, run.config.get("local"), run.config.get("server")])
 
 
-def _fact(words: str, names: list[str]) -> str:
+def _yes_or_names(words: str, names: list[str]) -> str:
+    """Write "yes" where no setting falls short, else the words and the settings that do."""
     if not names:
         return "yes"
     return f"{words} {', '.join(names)}"

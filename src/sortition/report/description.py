@@ -16,7 +16,7 @@ from sortition.results.sweeps import flat, value_text
 Config = Mapping[str, Any]  # of a run, or a table of it
 
 
-def description(setting: Setting) -> str:
+def describe_setting(setting: Setting) -> str:
     """Write one sentence on what was run, then on its inputs and its target."""
     config = setting.first.config
     data = config.get("data") or {}
@@ -28,15 +28,15 @@ def description(setting: Setting) -> str:
     else:
         partition = "as given"
     if "steps" in local:
-        work = _counted(local["steps"], "step")
+        work = count_text(local["steps"], "step")
     else:
-        work = _counted(local.get("epochs", 1), "epoch")
+        work = count_text(local.get("epochs", 1), "epoch")
     text = (
-        f"{_name(data)} over {clients} clients ({partition}), {_reachable(setting)}; {config.get('cohort', '?')} train "
-        f"{_length(config)}, {work} of {local.get('batch', '?')} at rate "
-        f"{local.get('lr', '?')}, {_model(config)}; {_counted(len(setting.seeds), 'seed')}."
+        f"{_name(data)} over {clients} clients ({partition}), {_reachable_text(setting)}; "
+        f"{config.get('cohort', '?')} train {_length_text(config)}, {work} of {local.get('batch', '?')} at rate "
+        f"{local.get('lr', '?')}, {_model_text(config)}; {count_text(len(setting.seeds), 'seed')}."
     )
-    text += f" {_devices(config)} {_pace(config)}"
+    text += f" {_devices_sentence(config)} {_pace_sentence(config)}"
     inputs = inputs_of(setting.first.manifest)
     if inputs:
         text += f" Inputs: {inputs}"
@@ -45,7 +45,7 @@ def description(setting: Setting) -> str:
     return text
 
 
-def _length(config: Config) -> str:
+def _length_text(config: Config) -> str:
     """Say how long a run is: its rounds, or the cost that ends it."""
     rounds = config.get("rounds", "?")
     limits = config.get("until")
@@ -56,34 +56,34 @@ def _length(config: Config) -> str:
     return f"in each of at most {rounds} rounds, until {Until(**limits)}"
 
 
-def _devices(config: Config) -> str:
+def _devices_sentence(config: Config) -> str:
     """Say how fast the clients' devices are, and how often they fall silent."""
     alike = "" if devices_differ(config) else "equally fast"
-    parts = [part for part in (alike, stated_devices(config)) if part]
+    parts = [part for part in (alike, stated_devices_text(config)) if part]
     return f"Devices: {', '.join(parts)}."
 
 
-def stated_devices(config: Config) -> str:
-    """``speed 100, speed spread 1``: what a configuration says of devices; their speed only where they differ."""
+def stated_devices_text(config: Config) -> str:
+    """Write what a configuration says of devices: ``speed 100, speed spread 1``; speed only where devices differ."""
     devices = config.get("devices") or {}
     stated = {key: value for key, value in devices.items() if value and value != math.inf}
     if not devices_differ(config):
         stated.pop("speed", None)
         stated.pop("bandwidth", None)
-    return _listed(stated)
+    return _options_text(stated)
 
 
-def _pace(config: Config) -> str:
+def _pace_sentence(config: Config) -> str:
     """Say how many are at work, how long the server waits, and what becomes of late updates."""
     pace = flat(config.get("pace") or {})
     kind = str(pace.pop("kind", "rounds"))
     if not pace:
         return "Pace: rounds that wait for their whole cohort."
-    return f"Pace: {kind}, {_listed(pace)}."
+    return f"Pace: {kind}, {_options_text(pace)}."
 
 
-def _listed(values: Config) -> str:
-    """``speed 100, speed spread 1``: keys and values of a table in a sentence."""
+def _options_text(values: Config) -> str:
+    """Write keys and values of a table in a sentence: ``speed 100, speed spread 1``."""
     return ", ".join(f"{key.replace('_', ' ').replace('.', ' ')} {value_text(value)}" for key, value in values.items())
 
 
@@ -94,22 +94,24 @@ def _name(part: Any) -> str:
     return str(part)
 
 
-def _model(config: Config) -> str:
-    """``model softmax``, or ``own model`` where Python gave it."""
+def _model_text(config: Config) -> str:
+    """Write ``model softmax``, or ``own model`` where Python gave it."""
     name = _name(config.get("model") or {})
     if name.startswith("own "):
         return name
     return f"model {name}"
 
 
-def _reachable(setting: Setting) -> str:
+def _reachable_text(setting: Setting) -> str:
+    """Say how many of the clients are reachable on average."""
     mask = setting.availability
     if mask is None or mask.all():
         return "all of them always reachable"
     return f"{100 * mask.mean():.0f} % of them reachable on average"
 
 
-def _counted(number: float, what: str) -> str:
+def count_text(number: float, noun: str) -> str:
+    """Write a number with its noun: ``1 seed``, ``1,000 seeds``."""
     if number == 1:
-        return f"1 {what}"
-    return f"{number} {what}s"
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"

@@ -11,9 +11,9 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.core.cost import Currency, cumulative_costs
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
-from sortition.report.guard_section import actions
-from sortition.report.policy_section import exclusions
-from sortition.report.speed_section import SlowestFifth, slowest_fifth
+from sortition.report.guard_section import count_guard_actions
+from sortition.report.policy_section import count_exclusions
+from sortition.report.speed_section import SlowestFifth, measure_slowest_fifth
 from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
@@ -88,7 +88,7 @@ class Digest:
 
 
 def condense(run: Run) -> Digest:
-    """Read a run once."""
+    """Read a run folder once, and return what the page needs of it."""
     records = run.records
     federation = run.federation()
     label_counts = federation.get("label_counts")
@@ -99,7 +99,7 @@ def condense(run: Run) -> Digest:
             **metrics.figures_of(run),
             "ms": metrics.selection_ms(run),
             "wall-clock": metrics.wall_clock(run),
-            "sigma": _sigma(counts, label_counts),
+            "sigma": _spread_among_similar(counts, label_counts),
         }
     return Digest(
         setting=run.setting,
@@ -111,19 +111,19 @@ def condense(run: Run) -> Digest:
         manifest=run.manifest,
         played=len(records),
         **_evaluations(records, tested_metrics(run.config)),
-        skew=_skew(records, label_counts),
+        skew=_cohort_skew(records, label_counts),
         figures=figures,
         bytes=_bytes_by_kind(records),
-        questions=_questions(records),
+        questions=_asked_by_signal(records),
         counts=counts,
         cohorts=[list(record.get("cohort") or ()) for record in records[:TIMELINE]],
         skipped=sum(bool(record.get("skipped")) for record in records),
         rejected=sum(len(record.get("rejected") or ()) for record in records),
         pictures=pictures_in(records),
-        guarded=actions(records),
-        excluded=exclusions(records),
+        guarded=count_guard_actions(records),
+        excluded=count_exclusions(records),
         attrition=attrition(records),
-        slowest=slowest_fifth(records, federation, counts),
+        slowest=measure_slowest_fifth(records, federation, counts),
         diverged=metrics.diverged(run),
         fingerprint=fingerprint(run),
     )
@@ -155,6 +155,7 @@ def pictures_in(records: Sequence[Mapping[str, Any]], first: int = 1) -> dict[st
 
 
 def _bytes_by_kind(records: Sequence[Record]) -> dict[str, float]:
+    """Return the traffic of all rounds by kind."""
     totals: dict[str, float] = {}
     for record in records:
         for kind, value in (record.get("bytes") or {}).items():
@@ -162,15 +163,17 @@ def _bytes_by_kind(records: Sequence[Record]) -> dict[str, float]:
     return totals
 
 
-def _questions(records: Sequence[Record]) -> dict[str, int]:
+def _asked_by_signal(records: Sequence[Record]) -> dict[str, int]:
+    """Return how many clients were asked for each signal, in all rounds together."""
     asked_by_signal: dict[str, int] = {}
     for record in records:
         for question in record.get("questions") or ():
-            asked_by_signal[question["signal"]] = asked_by_signal.get(question["signal"], 0) + int(question["asked"])
+            signal = question["signal"]
+            asked_by_signal[signal] = asked_by_signal.get(signal, 0) + int(question["asked"])
     return asked_by_signal
 
 
-def _skew(records: Sequence[Record], label_counts: Array | None) -> Floats:
+def _cohort_skew(records: Sequence[Record], label_counts: Array | None) -> Floats:
     """Return the distance between the labels behind each round's update and the population's; NaN without a cohort."""
     if label_counts is None:
         return np.empty(0)
@@ -201,7 +204,7 @@ def _selection_counts(
     return {"selected": counts_per_client(records, n_clients)["selected"], "available": available}
 
 
-def _sigma(counts: Mapping[str, Array], label_counts: Array | None) -> float | None:
+def _spread_among_similar(counts: Mapping[str, Array], label_counts: Array | None) -> float | None:
     """Return LongFed's σ (eqs. 33, 34) with label mixtures in place of updates: spread of counts among similar clients.
 
     None where labels or counts are not known, and for federations too large for a table of pairs.

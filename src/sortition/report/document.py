@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from sortition.report.charts import Chart
-from sortition.report.markup import printable
+from sortition.report.markup import replace_control_characters
 
 ALL_SETTINGS = "all"  # of a chart that shows every setting
 
@@ -26,7 +26,7 @@ class Canvas:
     def add_chart(self, setting: str, chart: Chart) -> str:
         """Add a chart of a setting; return the markup of its place on the page."""
         self.charts.append((setting, chart))
-        self.specs.append({"spec": chart.bare(), "tables": chart.columns()})
+        self.specs.append({"spec": chart.spec_without_rows(), "tables": chart.columns()})
         title = escape(chart.title)
         place = len(self.specs) - 1
         return (
@@ -62,7 +62,7 @@ def html_document(
     selector: str = "",
     warnings: str = "",
 ) -> str:
-    """The whole page.
+    """Return the whole page as one HTML file.
 
     Args:
         canvas: the charts that the bodies have places for.
@@ -76,47 +76,51 @@ def html_document(
         warnings: markup before the first section.
     """
     shown_bodies = {key: body for key, body in bodies.items() if body}
-    parts = [f'<section id="{key}">{_heading(headings[key])}{body}</section>' for key, body in shown_bodies.items()]
+    parts = [
+        f'<section id="{key}">{_heading_html(headings[key])}{body}</section>' for key, body in shown_bodies.items()
+    ]
     links = "".join(f'<a href="#{key}">{headings[key] or "Result"}</a>' for key in shown_bodies)
-    charts = json.dumps(_finite(canvas.specs), separators=(",", ":"), default=float, allow_nan=False)
+    charts = json.dumps(_with_nulls(canvas.specs), separators=(",", ":"), default=float, allow_nan=False)
     charts = charts.replace("<", "\\u003c")  # cannot end the script
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>{escape(title)} · Sortition</title><style>{_text('page.css')}</style></head><body>"
+        f"<title>{escape(title)} · Sortition</title><style>{_read_asset('page.css')}</style></head><body>"
         f'<header>{above}<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
         f'<p class="soft">{facts}</p></header><nav>{links}{selector}</nav>'
         f"<main>{warnings}{''.join(parts)}</main>"
         f'<script type="application/json" id="specs">{charts}</script>'
     )
-    return f"{printable(page)}<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
+    scripts = f"<script>{_vega_scripts()}</script><script>{_read_asset('page.js')}</script>"
+    return f"{replace_control_characters(page)}{scripts}</body></html>"
 
 
-def _heading(words: str) -> str:
+def _heading_html(words: str) -> str:
     if words:
         return f"<h2>{words}</h2>"
     return ""
 
 
-def _text(name: str) -> str:
+def _read_asset(name: str) -> str:
+    """Return the text of a file that lies beside this module."""
     return (files("sortition.report") / name).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
-def _library() -> str:
-    """Vega, Vega-Lite and vega-embed, as vl-convert carries them: no download."""
+def _vega_scripts() -> str:
+    """Return Vega, Vega-Lite and vega-embed as vl-convert carries them, so that nothing is downloaded."""
     import vl_convert
 
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
     return str(bundle).replace("</script", "<\\/script")
 
 
-def _finite(value: Any) -> Any:
+def _with_nulls(value: Any) -> Any:
     """Return the value with null for numbers that are not finite, which JSON does not have."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _with_nulls(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_with_nulls(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

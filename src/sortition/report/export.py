@@ -15,7 +15,7 @@ from sortition.report.document import ALL_SETTINGS, Canvas
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import POINTS_AN_INCH, FigureFiles, FigureStyle
 from sortition.report.page import Page
-from sortition.report.tables import BOLD, bold_cells, columns, rows
+from sortition.report.tables import BOLD, bold_cells, method_columns, method_rows
 from sortition.results.table import ESCAPES, Table
 
 FORMATS = ("png", "svg", "pdf")
@@ -53,7 +53,7 @@ class Figure:
     def save(self, path: str | Path) -> Path:
         """Write the figure as PNG, SVG or PDF, by the ending of the path."""
         file = Path(path)
-        write_atomically(file, self.content(checked_format(file.suffix.removeprefix("."))))
+        write_atomically(file, self.content(check_format(file.suffix.removeprefix("."))))
         return file
 
     def content(self, format_: str) -> bytes:
@@ -62,7 +62,7 @@ class Figure:
 
         if format_ == "svg":
             return self.svg.encode()
-        in_points = _as_wide_as(self.svg, self.style.width * POINTS_AN_INCH)
+        in_points = _set_width(self.svg, self.style.width * POINTS_AN_INCH)
         if format_ == "pdf":
             return bytes(vl_convert.svg_to_pdf(in_points))
         return bytes(vl_convert.svg_to_png(in_points, ppi=self.style.dots))
@@ -85,7 +85,7 @@ class Figure:
         return self.svg
 
 
-def draw(chart: Chart, style: FigureStyle, name: str = "", *, setting: str = "") -> Figure:
+def draw_figure(chart: Chart, style: FigureStyle, name: str = "", *, setting: str = "") -> Figure:
     """Draw a chart in a style.
 
     Args:
@@ -108,13 +108,13 @@ def draw(chart: Chart, style: FigureStyle, name: str = "", *, setting: str = "")
     return Figure(
         name=slug(name or chart.name),
         caption=" ".join(sentence for sentence in (title, chart.reading, chart.caption) if sentence),
-        svg=_as_wide_as(svg, style.width, "in"),
+        svg=_set_width(svg, style.width, "in"),
         style=style,
     )
 
 
-def _as_wide_as(svg: str, width: float, unit: str = "") -> str:
-    """Return the drawing with this width in its first tag; the height follows."""
+def _set_width(svg: str, width: float, unit: str = "") -> str:
+    """Return the drawing with this width in its first tag; its height follows."""
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     if box is None:
         raise ValueError("vl-convert draws no viewBox.")
@@ -125,19 +125,19 @@ def _as_wide_as(svg: str, width: float, unit: str = "") -> str:
     return f"{tag}>{rest}"
 
 
-def checked_format(format_: str) -> str:
+def check_format(format_: str) -> str:
     """Return the format of a figure, or refuse one that is not known."""
     if format_ not in FORMATS:
         raise unknown("format of a figure", format_, list(FORMATS))
     return format_
 
 
-def export(gathered: Gathered, files: FigureFiles) -> list[Path]:
+def export_figures(gathered: Gathered, files: FigureFiles) -> list[Path]:
     """Write the charts of a report, drawn for files, and its tables; return their paths."""
     settings = gathered.settings
-    tables = {setting.name: latex(setting, files.columns) for setting in settings}  # a bad column stops here
+    tables = {setting.name: latex_table(setting, files.columns) for setting in settings}  # a bad column stops here
     if not files.columns:
-        tables |= {f"{setting.name}-column": latex(setting, narrow_titles(setting)) for setting in settings}
+        tables |= {f"{setting.name}-column": latex_table(setting, narrow_titles(setting)) for setting in settings}
     page = Page(gathered, files.style)
     page.render()
     paths = export_charts(page.canvas, files, one_setting=len(settings) == 1)
@@ -153,14 +153,14 @@ def export_charts(canvas: Canvas, files: FigureFiles, *, one_setting: bool) -> l
 
     Beside them lies ``figures.tex``, which shows each with its caption.
     """
-    formats = [checked_format(format_) for format_ in files.formats] or FORMATS
+    formats = [check_format(format_) for format_ in files.formats] or FORMATS
     _check_names(canvas, files.charts)
     paths = []
     environments = []
     for setting, chart in canvas.charts:
         if files.charts and chart.name not in files.charts:
             continue
-        figure = _figure_of(chart, setting, files.style, one_setting=one_setting)
+        figure = _draw_of_report(chart, setting, files.style, one_setting=one_setting)
         for format_ in formats:
             path = files.folder / f"{figure.name}.{format_}"
             write_atomically(path, figure.content(format_))
@@ -171,13 +171,13 @@ def export_charts(canvas: Canvas, files: FigureFiles, *, one_setting: bool) -> l
     return [*paths, captions]
 
 
-def _figure_of(chart: Chart, setting: str, style: FigureStyle, *, one_setting: bool) -> Figure:
-    """Draw a chart of a report; where there are several settings, its files and its caption name its own."""
+def _draw_of_report(chart: Chart, setting: str, style: FigureStyle, *, one_setting: bool) -> Figure:
+    """Draw a chart of a report; where there are several settings, file name and caption name its setting."""
     if one_setting:
-        return draw(chart, style)
+        return draw_figure(chart, style)
     if setting == ALL_SETTINGS:
-        return draw(chart, style, f"{setting}-{chart.name}")
-    return draw(chart, style, f"{setting}-{chart.name}", setting=setting)
+        return draw_figure(chart, style, f"{setting}-{chart.name}")
+    return draw_figure(chart, style, f"{setting}-{chart.name}", setting=setting)
 
 
 def _latex_format(formats: Sequence[str]) -> str:
@@ -187,7 +187,7 @@ def _latex_format(formats: Sequence[str]) -> str:
     return "pdf"
 
 
-def one_figure(gathered: Gathered, chart_name: str, style: FigureStyle, setting: str | None = None) -> Figure:
+def draw_named_chart(gathered: Gathered, chart_name: str, style: FigureStyle, setting: str | None = None) -> Figure:
     """Draw one chart of a report; a setting must be named where several have the chart."""
     page = Page(gathered, style)
     page.render()
@@ -200,24 +200,25 @@ def one_figure(gathered: Gathered, chart_name: str, style: FigureStyle, setting:
     if setting not in charts:
         raise unknown("setting", setting, list(charts))
     if len(gathered.settings) == 1 or setting == ALL_SETTINGS:
-        return draw(charts[setting], style)
-    return draw(charts[setting], style, setting=setting)
+        return draw_figure(charts[setting], style)
+    return draw_figure(charts[setting], style, setting=setting)
 
 
 def _check_names(canvas: Canvas, chart_names: Sequence[str]) -> None:
+    """Refuse the name of a chart that the page does not have."""
     known = list(dict.fromkeys(chart.name for _, chart in canvas.charts))
     for name in chart_names:
         if name not in known:
             raise unknown("chart", name, known)
 
 
-def latex(setting: Setting, column_titles: Sequence[str] = ()) -> str:
+def latex_table(setting: Setting, column_titles: Sequence[str] = ()) -> str:
     """Return a booktabs table of the columns that decide and fit a page, or of those with these titles.
 
     A note says what is bold. A title may have the minus of a keyboard.
     """
     titles = _known_titles(setting, column_titles)
-    table_rows = rows(setting, whole=bool(titles))
+    table_rows = method_rows(setting, whole=bool(titles))
     if not titles:
         titles = [title for title in (*table_rows[0].cells, "verdict") if title not in NOT_IN_PRINT]
     bold = bold_cells(setting, table_rows)
@@ -234,13 +235,13 @@ def latex(setting: Setting, column_titles: Sequence[str] = ()) -> str:
 
 def narrow_titles(setting: Setting) -> list[str]:
     """Return the headings of a table that fits one column of a paper: the figure, its difference and p."""
-    figure, difference, p = columns(setting)[:3]
+    figure, difference, p = method_columns(setting)[:3]
     return [figure.title, difference.title, p.title]
 
 
 def _known_titles(setting: Setting, column_titles: Sequence[str]) -> list[str]:
     """Return the titles as the table has them, or refuse one that it has not."""
-    known_titles = [*[column.title for column in columns(setting)], "verdict", "seeds"]
+    known_titles = [*[column.title for column in method_columns(setting)], "verdict", "seeds"]
     by_keyboard = {title.replace("−", "-"): title for title in known_titles}
     titles = [by_keyboard.get(title, title) for title in column_titles]
     for title in titles:
@@ -250,5 +251,5 @@ def _known_titles(setting: Setting, column_titles: Sequence[str]) -> list[str]:
 
 
 def slug(text: str) -> str:
-    """A name that every file system takes."""
+    """Return the text as a file name that every file system takes."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "figure"

@@ -92,8 +92,8 @@ class Setting:
         """The figures of each run, by method and seed."""
         return {label: {run.seed: run.figures for run in runs} for label, runs in self.methods.items()}
 
-    def compared(self, figure: str = "") -> dict[str, Comparison]:
-        """Every method's figure, by default the one that decides, against the baseline's."""
+    def against_baseline(self, figure: str = "") -> dict[str, Comparison]:
+        """Compare every method's figure, by default the one that decides, with the baseline's."""
         return self.comparison.against_baseline(figure)
 
     @cached_property
@@ -179,8 +179,9 @@ class Setting:
             return None
         return mask[: max(run.played for run in self.runs)]
 
-    def labels(self) -> Floats | None:
-        """(N, C) examples per client and label, where known."""
+    @property
+    def label_counts(self) -> Floats | None:
+        """(N, C) examples per client and label; None where they are not known."""
         return self.federation.get("label_counts")
 
 
@@ -214,8 +215,8 @@ class Gathered:
         return {label: runs[0].name for setting in self.settings for label, runs in setting.methods.items()}
 
 
-def _chosen(folders: Sequence[str | Path], only: Collection[Path] | None) -> list[Run]:
-    """The runs under some folders, or those of them that are to be shown."""
+def _find_runs(folders: Sequence[str | Path], only: Collection[Path] | None) -> list[Run]:
+    """Return the runs under some folders; with ``only``, those of them that are to be shown."""
     return [run for run in find(*folders) if only is None or run.path in only]
 
 
@@ -240,7 +241,7 @@ def gather(
     left_out: list[str] = []
     settings: dict[str, Setting] = {}
     versions: set[str] = set()
-    for run in _chosen(folders, only):
+    for run in _find_runs(folders, only):
         try:
             digest = condense(Run(run.path, run.study))  # a fresh one, so that its records are not kept
         except SortitionError as error:
@@ -261,18 +262,18 @@ def gather(
             setting.federation = run.federation()
         versions.add(str(digest.manifest.get("sortition", "unknown")))
     if not settings:
-        raise _nothing_to_show(folders, left_out)
+        raise _nothing_to_show_error(folders, left_out)
     check_baseline(baseline or "", [setting.names for setting in settings.values()])
     if len(versions) > 1:
         left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
     for setting in settings.values():
         setting.compare_at_equal_cost()
-    left_out += _without_budget(settings.values())
-    left_out += _mixed_targets(settings.values()) + _unfinished(settings.values())
-    return Gathered(settings=list(settings.values()), left_out=left_out, title=title_of(folders))
+    left_out += _missing_cost_sentences(settings.values())
+    left_out += _mixed_target_sentences(settings.values()) + _unfinished_sentences(settings.values())
+    return Gathered(settings=list(settings.values()), left_out=left_out, title=report_title(folders))
 
 
-def _nothing_to_show(folders: Sequence[str | Path], left_out: Sequence[str]) -> InputError:
+def _nothing_to_show_error(folders: Sequence[str | Path], left_out: Sequence[str]) -> InputError:
     """Return the error of folders without a run that can be shown, with the first reason."""
     listed = ", ".join(str(folder) for folder in folders)
     if left_out:
@@ -282,13 +283,13 @@ def _nothing_to_show(folders: Sequence[str | Path], left_out: Sequence[str]) -> 
     return InputError(f"{listed} must be a folder with runs; got none that can be shown. {hint}")
 
 
-def title_of(folders: Sequence[str | Path]) -> str:
+def report_title(folders: Sequence[str | Path]) -> str:
     """Return the studies' titles, or the folders' names where they have none."""
     titles = [str(document(Path(folder) / INDEX).get("title") or Path(folder).resolve().name) for folder in folders]
     return " · ".join(dict.fromkeys(titles))
 
 
-def _mixed_targets(settings: Iterable[Setting]) -> list[str]:
+def _mixed_target_sentences(settings: Iterable[Setting]) -> list[str]:
     """Write a sentence for each setting whose runs have different targets."""
     sentences = []
     for setting in settings:
@@ -298,7 +299,7 @@ def _mixed_targets(settings: Iterable[Setting]) -> list[str]:
     return sentences
 
 
-def _without_budget(settings: Iterable[Setting]) -> list[str]:
+def _missing_cost_sentences(settings: Iterable[Setting]) -> list[str]:
     """Write a sentence for each setting whose runs have no cost of the kind that the study counts."""
     return [
         f"The runs of {setting.name} have no {setting.currency}: they are compared over rounds."
@@ -307,7 +308,7 @@ def _without_budget(settings: Iterable[Setting]) -> list[str]:
     ]
 
 
-def _unfinished(settings: Iterable[Setting]) -> list[str]:
+def _unfinished_sentences(settings: Iterable[Setting]) -> list[str]:
     """Write a sentence on unfinished runs, where there are some."""
     runs = [run for setting in settings for run in setting.runs]
     unfinished = sum(not run.done for run in runs)
@@ -319,8 +320,8 @@ def _unfinished(settings: Iterable[Setting]) -> list[str]:
     ]
 
 
-def evenly_spread(length: int, most: int) -> Array:
-    """At most ``most`` positions, evenly spread, the first and the last among them."""
+def evenly_spread_positions(length: int, most: int) -> Array:
+    """Return at most ``most`` positions, evenly spread, the first and the last among them."""
     if length <= most:
         return np.arange(length)
     return np.unique(np.linspace(0, length - 1, most).round().astype(np.int64))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sortition.report.markup import plain
+from sortition.report.markup import table_html
 from sortition.results.table import Table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ IN_THE_NOTES = (  # the actions that records keep in the notes of the guards
 )
 
 
-def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def count_guard_actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Count how often each guard acted in these rounds; empty if none did."""
     totals: dict[str, int] = {}
     for record in records:
@@ -57,13 +57,13 @@ def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
             **{name: guard_notes.get(name) for name in IN_THE_NOTES},
         }
         for name, value in noted.items():
-            count = _count(name, value)
+            count = _count_in_round(name, value)
             if count > 0:
                 totals[name] = totals.get(name, 0) + count
     return totals
 
 
-def _count(name: str, value: object) -> int:
+def _count_in_round(name: str, value: object) -> int:
     """Return how often a guard acted in a round, from what is noted: clients, how many, or that there were too few."""
     if name.startswith("too_few"):
         return int(value is not None)
@@ -74,7 +74,7 @@ def _count(name: str, value: object) -> int:
     return 0
 
 
-def guard_table(gathered: Gathered) -> str:
+def guard_html(gathered: Gathered) -> str:
     """Return HTML: one row per setting and method, one column per action that occurred; empty if none did."""
     actions_by_row: dict[str, Mapping[str, int]] = {}
     for setting in gathered.settings:
@@ -84,10 +84,10 @@ def guard_table(gathered: Gathered) -> str:
             else:
                 row = label
             actions_by_row[row] = _total_actions(runs)
-    return actions_table(actions_by_row)
+    return guard_actions_html(actions_by_row)
 
 
-def actions_table(actions_by_row: Mapping[str, Mapping[str, int]]) -> str:
+def guard_actions_html(actions_by_row: Mapping[str, Mapping[str, int]]) -> str:
     """Return HTML: one row per key of `actions_by_row`, one column per action that occurred; empty if none did."""
     acted = [name for name in HEADING_BY_ACTION if any(name in counts for counts in actions_by_row.values())]
     if not acted:
@@ -95,10 +95,11 @@ def actions_table(actions_by_row: Mapping[str, Mapping[str, int]]) -> str:
     table = Table("Where guards acted", ["method", *[HEADING_BY_ACTION[name] for name in acted]])
     for row, counts in actions_by_row.items():
         table.rows.append([row, *[str(counts.get(name, 0)) for name in acted]])
-    return plain(table)
+    return table_html(table)
 
 
 def _total_actions(runs: Iterable[Digest]) -> dict[str, int]:
+    """Return how often each guard acted in all runs together."""
     totals: Counter[str] = Counter()
     for run in runs:
         totals.update(run.guarded)

@@ -12,7 +12,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, jain_index
 from sortition.core.round_record import RoundRecord
 from sortition.report.digest import pictures_in
-from sortition.report.guard_section import actions
+from sortition.report.guard_section import count_guard_actions
 from sortition.results.history import FATES, Fate, History, cohort_of, fates
 
 
@@ -131,7 +131,7 @@ class HistoryDigest:
 
 
 def condense_history(history: History) -> HistoryDigest:
-    """Read a history once."""
+    """Read a history once, and return what the page needs of it."""
     records = history.played()
     outcomes = [fates(record) for record in records]
     by_client = {fate: np.zeros(history.clients, np.int64) for fate in FATES}
@@ -146,17 +146,18 @@ def condense_history(history: History) -> HistoryDigest:
         outcomes=outcomes,
         by_client=by_client,
         late=late,
-        available=_available(history),
-        asked=_asked(records),
-        reasons=_reasons(records),
+        available=_count_available(history),
+        asked=_asked_totals(records),
+        reasons=_count_reasons(records),
         seconds=history.seconds(),
         facts=history.facts(),
         pictures=pictures_in(records, first=0),
-        guarded=actions(records),
+        guarded=count_guard_actions(records),
     )
 
 
-def _available(history: History) -> Array | None:
+def _count_available(history: History) -> Array | None:
+    """Return in how many rounds each client could be chosen (N,); None where the records do not say it."""
     if not history.says_who_was_there:
         return None
     counts = np.zeros(history.clients, np.int64)
@@ -165,7 +166,8 @@ def _available(history: History) -> Array | None:
     return counts
 
 
-def _asked(records: list[RoundRecord]) -> dict[str, AskedTotals]:
+def _asked_totals(records: list[RoundRecord]) -> dict[str, AskedTotals]:
+    """Return what was asked for each signal, in all rounds together."""
     totals: dict[str, AskedTotals] = {}
     for record in records:
         questions = record.get("questions") or []
@@ -180,7 +182,7 @@ def _asked(records: list[RoundRecord]) -> dict[str, AskedTotals]:
     return totals
 
 
-def _reasons(records: list[RoundRecord]) -> list[Reason]:
+def _count_reasons(records: list[RoundRecord]) -> list[Reason]:
     """Return why updates of members could not be used, the most frequent reason first."""
     reasons: dict[tuple[Fate, str], Reason] = {}
     for record in records:

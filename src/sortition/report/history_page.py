@@ -13,15 +13,16 @@ from sortition import __version__
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
 from sortition.report.charts import Chart, fates, who_holds_what
-from sortition.report.charts.method_notes import drawn_pictures
+from sortition.report.charts.method_notes import draw_notes
+from sortition.report.description import count_text
 from sortition.report.document import Canvas, html_document
-from sortition.report.guard_section import actions_table
+from sortition.report.guard_section import guard_actions_html
 from sortition.report.history_digest import HistoryDigest
-from sortition.report.markup import Cell, duration_text, plain, sortable
+from sortition.report.markup import Cell, duration_text, sortable_table_html, table_html
 from sortition.report.overview import card_html
-from sortition.report.policy_section import exclusions, exclusions_table
-from sortition.report.privacy import needs_table
-from sortition.report.tables import thousands
+from sortition.report.policy_section import count_exclusions, exclusions_html
+from sortition.report.privacy import needs_html
+from sortition.report.tables import short_number_text
 from sortition.report.verdicts import Card
 from sortition.results.history import FATES, Fate
 from sortition.results.table import Table
@@ -64,25 +65,34 @@ class HistoryPage:
         self.canvas = Canvas()
 
     def render(self) -> str:
-        """The whole page."""
+        """Return the whole page."""
         return html_document(
             self.canvas,
             title=f"Federation {printable(self.history.title)}",
             lead=self.lead(),
             facts=self.facts(),
-            bodies={key: getattr(self, key)() for key in SECTIONS},
+            bodies={
+                "overview": self.overview(),
+                "chosen": self.chosen(),
+                "fates": self.fates(),
+                "questions": self.questions(),
+                "time": self.time(),
+                "method_notes": self.method_notes(),
+                "federation": self.federation(),
+                "configuration": self.configuration(),
+            },
             headings=SECTIONS,
         )
 
     def lead(self) -> str:
-        """What happened, in two sentences."""
+        """Say in two sentences what happened."""
         totals = self.digest.totals
         requested = sum(totals.values())
         if self.history.backend:
             backend = f" of a federation run by {self.history.backend}"
         else:
             backend = ""
-        rounds = _counted(len(self.digest.records), "round")
+        rounds = count_text(len(self.digest.records), "round")
         method = self.history.method[0].upper() + self.history.method[1:]  # "the method" where it is unknown
         choice = f"{method} chose among {self.history.clients:,} clients in {rounds}{backend}"
         if not requested:
@@ -90,9 +100,10 @@ class HistoryPage:
         unused = [f"{totals[fate]:,} {fate}" for fate in FATES if fate != "used" and fate in totals]
         listed = f" ({', '.join(unused)})" if unused else ""
         usage = f"{totals.get('used', 0):,} of {requested:,} updates that were asked for were used{listed}"
-        return f"{choice}: {usage}. {self._never_chosen()}"
+        return f"{choice}: {usage}. {self._never_chosen_sentence()}"
 
-    def _never_chosen(self) -> str:
+    def _never_chosen_sentence(self) -> str:
+        """Say how many clients were never chosen."""
         count = self.digest.never_chosen
         if count == 0:
             return "Every client was chosen at least once."
@@ -101,7 +112,7 @@ class HistoryPage:
         return f"{count:,} clients were never chosen."
 
     def facts(self) -> str:
-        """The line below: which file, by what, when."""
+        """Return the line below: which file, made by what, and when."""
         about = self.history.about
         written_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         parts = [printable(self.history.path.name), self.history.backend, f"{self.history.cohort} clients a round"]
@@ -111,10 +122,10 @@ class HistoryPage:
         parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", written_at]
         return escape(" · ".join(part for part in parts if part))
 
-    # -- sections ------------------------------------------------------------------------------------------------------
+    # -- sections: each returns its markup -----------------------------------------------------------------------------
 
     def overview(self) -> str:
-        """Cards, and what the page cannot show."""
+        """Return the cards, and what the page cannot show."""
         cards = "".join(map(card_html, self.cards()))
         return f'<div class="cards">{cards}</div><p class="soft">{NO_TEST_FIGURES}</p>'
 
@@ -162,14 +173,14 @@ class HistoryPage:
         return cards
 
     def chosen(self) -> str:
-        """The strip, counts, the table of clients, and where policy and guards acted."""
+        """Return the strip, counts, the table of clients, and where policy and guards acted."""
         method = self.history.method
-        charts = self._add_figures(fates.figures(self.digest))
-        left_out = exclusions_table({method: exclusions(self.history.records)})
-        return charts + self.client_table() + left_out + actions_table({method: self.digest.guarded})
+        charts = self._add_figures(fates.draw_charts(self.digest))
+        left_out = exclusions_html({method: count_exclusions(self.history.records)})
+        return charts + self.client_table() + left_out + guard_actions_html({method: self.digest.guarded})
 
     def client_table(self) -> str:
-        """How often each client was there, was chosen, and what became of it."""
+        """Return how often each client was there, was chosen, and what became of it."""
         digest = self.digest
         counts: dict[str, Array] = {}
         if digest.available is not None:
@@ -181,16 +192,16 @@ class HistoryPage:
         body = []
         for client in np.argsort(-digest.chosen, kind="stable")[:ROWS].tolist():
             name = Cell(self.history.names.short(client), kind="name")
-            body.append([name, _number(client), *[_number(column[client]) for column in counts.values()]])
+            body.append([name, _number_cell(client), *[_number_cell(column[client]) for column in counts.values()]])
         note = "In how many rounds a client could be chosen, was chosen, and what became of it; a heading sorts."
         if self.history.clients > ROWS:
             note += f" The {ROWS} of {self.history.clients:,} clients that were chosen most often."
-        table = sortable(["client", "id", *counts], body, "plain")
+        table = sortable_table_html(["client", "id", *counts], body, "plain")
         is_open = " open" if len(body) <= 30 else ""
         return f'<details{is_open}><summary>Every client</summary>{table}<p class="soft">{note}</p></details>'
 
     def fates(self) -> str:
-        """Totals, the rounds, and why updates could not be used."""
+        """Return the totals, the rounds, and why updates could not be used."""
         totals = self.digest.totals
         if not totals:
             return ""
@@ -202,10 +213,12 @@ class HistoryPage:
         if late := int(self.digest.late.sum()):
             meaning = "an answer to an earlier round, counted there as silent or standby"
             table.rows.append(["late", f"{late:,}", "", meaning])
-        return _worded(table) + self._add_figures([fates.round_by_round(self.digest)]) + self.reason_table()
+        return (
+            _text_table_html(table) + self._add_figures([fates.draw_fates_by_round(self.digest)]) + self.reason_table()
+        )
 
     def reason_table(self) -> str:
-        """What programs and the server said of updates that could not be used; empty where all could."""
+        """Return what programs and the server said of updates that could not be used; empty where all could."""
         reasons = self.digest.reasons
         if not reasons:
             return ""
@@ -217,12 +230,12 @@ class HistoryPage:
             )
         if len(reasons) > REASONS:
             table.notes.append(f"The {REASONS} most frequent of {len(reasons):,} reasons.")
-        return _worded(table)
+        return _text_table_html(table)
 
     def questions(self) -> str:
-        """What the method asked, and what the server sees."""
+        """Return what the method asked, and what the server sees."""
         asked = self.digest.asked
-        label = needs_table({self.history.method: self.history.about.get("needs")})
+        label = needs_html({self.history.method: self.history.about.get("needs")})
         if not asked:
             return f"<p>Clients were asked nothing before they were chosen.</p>{label}"
         heads = ["signal", "rounds", "clients asked", "answered", "numbers sent", "trained for a rehearsal"]
@@ -234,41 +247,41 @@ class HistoryPage:
                     f"{total.rounds:,}",
                     f"{total.asked:,}",
                     f"{total.answered:,} ({_percent(total.answered, total.asked)})",
-                    thousands(total.floats),
+                    short_number_text(total.floats),
                     f"{total.rehearsals:,}",
                 ]
             )
-        return plain(table) + label
+        return table_html(table) + label
 
     def time(self) -> str:
-        """Seconds of the rounds, where the history has a clock."""
-        chart = fates.duration(self.digest)
+        """Return the chart of the seconds of rounds, where the history has a clock."""
+        chart = fates.draw_durations(self.digest)
         if chart is None:
             return ""
         return self._add_figures([chart])
 
     def method_notes(self) -> str:
-        """Pictures that the method left in its notes."""
+        """Return the pictures that the method left in its notes."""
         return self._add_figures(
-            drawn_pictures(self.history.method, self.digest.pictures, self.digest.facts.get("label_counts"))
+            draw_notes(self.history.method, self.digest.pictures, self.digest.facts.get("label_counts"))
         )
 
     def federation(self) -> str:
-        """Facts of the clients and who was there, where that is known."""
+        """Return the facts of the clients and who was there, where that is known."""
         charts: list[Chart | str] = []
         facts = self.digest.facts
         if "label_counts" in facts and facts["label_counts"].shape[1] <= MOST_LABELS:
-            charts.append(who_holds_what.label_holdings(facts["label_counts"]))
+            charts.append(who_holds_what.draw_label_holdings(facts["label_counts"]))
         if "sizes" in facts:
-            charts.append(who_holds_what.size_histogram(facts["sizes"]))
+            charts.append(who_holds_what.draw_size_histogram(facts["sizes"]))
         elif "label_counts" in facts:
-            charts.append(who_holds_what.size_histogram(facts["label_counts"].sum(axis=1)))
+            charts.append(who_holds_what.draw_size_histogram(facts["label_counts"].sum(axis=1)))
         cells = self.history.clients * len(self.digest.records)
         if self.digest.available is not None and cells <= MOST_CELLS:
             mask = np.zeros((len(self.digest.records), self.history.clients), bool)
             for row, ids in zip(mask, self.history.present(), strict=True):
                 row[ids] = True
-            charts.append(who_holds_what.presence(mask, first=self.digest.records[0]["round"]))
+            charts.append(who_holds_what.draw_presence(mask, first=self.digest.records[0]["round"]))
         return self._add_figures(charts)
 
     def configuration(self) -> str:
@@ -282,8 +295,8 @@ class HistoryPage:
         return self.canvas.add_figures(self.history.title, charts)
 
 
-def _worded(table: Table) -> str:
-    """A table whose cells are words, broken into lines where they must."""
+def _text_table_html(table: Table) -> str:
+    """Return a table whose cells are words, which may break into lines."""
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
@@ -291,14 +304,8 @@ def _worded(table: Table) -> str:
     return f'{title}<div class="scroll"><table class="text"><tr>{head}</tr>{rows}</table></div>{notes}'
 
 
-def _number(value: int) -> Cell:
+def _number_cell(value: int) -> Cell:
     return Cell(f"{value:,}", float(value))
-
-
-def _counted(number: int, what: str) -> str:
-    if number == 1:
-        return f"1 {what}"
-    return f"{number:,} {what}s"
 
 
 def _percent(part: int, whole: int) -> str:

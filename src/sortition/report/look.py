@@ -98,7 +98,7 @@ def figure_style(
         raise unknown("style", style, list(STYLES))
     chosen = STYLES[style]
     if width is not None:
-        chosen = replace(chosen, width=_inches(width, chosen))
+        chosen = replace(chosen, width=_width_in_inches(width, chosen))
     if text_size is not None:
         if not SMALLEST_TEXT <= text_size <= LARGEST_TEXT:
             raise bad("text size", f"from {SMALLEST_TEXT:g} to {LARGEST_TEXT:g} points", text_size)
@@ -114,11 +114,11 @@ def figure_style(
     return replace(chosen, title=title)
 
 
-def _inches(width: str | float, style: FigureStyle) -> float:
+def _width_in_inches(width: str | float, style: FigureStyle) -> float:
     """Return a width in inches: a number, or the name of one."""
-    named = {"column": style.column, "page": style.page}
-    if width in named:
-        return named[str(width)]
+    inches_by_name = {"column": style.column, "page": style.page}
+    if width in inches_by_name:
+        return inches_by_name[str(width)]
     try:
         inches = float(width)
     except ValueError:

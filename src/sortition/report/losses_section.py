@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sortition.report.gather import Gathered
-from sortition.report.markup import plain
+from sortition.report.markup import table_html
 from sortition.results.attrition_tables import Attacked, capture, losses
 
 
-def loss_tables(gathered: Gathered) -> str:
+def losses_html(gathered: Gathered) -> str:
     """Return the tables of attacks, and one for each setting in which work was lost, as markup."""
     attacked = []
     losses_by_setting = []
@@ -21,4 +21,4 @@ def loss_tables(gathered: Gathered) -> str:
         figures = {label: [run.figures for run in runs] for label, runs in setting.methods.items()}
         attacked.append(Attacked(name=setting.name, config=setting.first.config, figures=figures))
     tables = [*capture(attacked), *losses_by_setting]
-    return "".join(plain(table) for table in tables if table is not None)
+    return "".join(table_html(table) for table in tables if table is not None)

@@ -12,7 +12,7 @@ from sortition.results.table import Table
 CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
 
 
-def printable(page: str) -> str:
+def replace_control_characters(page: str) -> str:
     """Return the page with a mark in place of control characters, which foreign labels and titles may hold."""
     return page.translate(CONTROLS)
 
@@ -49,7 +49,7 @@ class Cell:
         return f"<td{attributes}>{self.before}{text}</td>"
 
 
-def sortable(columns: Sequence[str], rows: Sequence[Sequence[Cell]], kind: str = "wide") -> str:
+def sortable_table_html(columns: Sequence[str], rows: Sequence[Sequence[Cell]], kind: str = "wide") -> str:
     """Return a table whose first column stays in view and whose headings sort it."""
     head = "".join(f'<th scope="col" tabindex="0">{escape(column)}</th>' for column in columns)
     body = "".join(f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in rows)
@@ -57,15 +57,15 @@ def sortable(columns: Sequence[str], rows: Sequence[Sequence[Cell]], kind: str =
     return f'<div class="scroll"><table class="sortable {kind}">{parts}</table></div>'
 
 
-def plain(table: Table) -> str:
+def table_html(table: Table) -> str:
     """Return a table of texts with its title and notes."""
     rows = [[Cell(row[0], kind="name"), *map(Cell, row[1:])] for row in table.rows]
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in table.notes)
-    return f"{title}{sortable(table.columns, rows, 'plain')}{notes}"
+    return f"{title}{sortable_table_html(table.columns, rows, 'plain')}{notes}"
 
 
-def items(kinds: Sequence[tuple[str, str]]) -> str:
+def list_html(kinds: Sequence[tuple[str, str]]) -> str:
     """Return a list of sentences, each in the colour of its kind."""
     return "<ul>" + "".join(f'<li class="{kind}">{escape(text)}</li>' for kind, text in kinds) + "</ul>"
 

@@ -44,8 +44,8 @@ class MethodTrust:
     after_return: float
     quarantined: int
 
-    def shortfalls(self) -> list[str]:
-        """Say, a clause each, which goals of the guards this method misses."""
+    def missed_goals(self) -> list[str]:
+        """Return one clause for each goal of the guards that this method misses."""
         clauses = []
         too_much = {attack: loss for attack, loss in self.losses.items() if loss > MOST_LOST}
         if too_much:
@@ -84,19 +84,19 @@ class MeasuredTrust:
         """Say in one sentence how far the guards hold for a method."""
         if method not in self.methods:
             return f"{method} was not measured under attack."
-        clauses = self.methods[method].shortfalls()
+        clauses = self.methods[method].missed_goals()
         if not clauses:
             return f"{method} meets every goal of the guards."
         return f"{method} does not meet every goal of the guards: {'; '.join(clauses)}."
 
 
 @cache
-def measured() -> MeasuredTrust:
+def load_measured_trust() -> MeasuredTrust:
     """Return the figures that come with the package."""
-    return from_table(json.loads(files("sortition.report").joinpath(FILE).read_text("utf-8")))
+    return parse_measured_trust(json.loads(files("sortition.report").joinpath(FILE).read_text("utf-8")))
 
 
-def from_table(table: Mapping[str, Any]) -> MeasuredTrust:
+def parse_measured_trust(table: Mapping[str, Any]) -> MeasuredTrust:
     """Return what the campaign wrote as JSON."""
     return MeasuredTrust(
         guards=table["guards"],
@@ -105,17 +105,17 @@ def from_table(table: Mapping[str, Any]) -> MeasuredTrust:
     )
 
 
-def how_far_guards_hold(gathered: Gathered) -> str:
-    """Return, for a study with attacks or guards, how far guards held for its methods elsewhere; else nothing."""
+def trust_section_html(gathered: Gathered) -> str:
+    """Return how far guards held elsewhere for a study's methods; nothing where it has neither attacks nor guards."""
     runs = gathered.runs
     if not any(run.config.get("attacks") or run.config.get("guards") for run in runs):
         return ""
-    return notes(dict.fromkeys(str(run.config["method"]["name"]) for run in runs))
+    return trust_html(dict.fromkeys(str(run.config["method"]["name"]) for run in runs))
 
 
-def notes(methods: Iterable[str]) -> str:
+def trust_html(methods: Iterable[str]) -> str:
     """Return what was measured of these methods, as markup."""
-    figures = measured()
+    figures = load_measured_trust()
     seeds = ", ".join(f"{len(played)} of {attack}" for attack, played in figures.seeds.items())
     introduction = (
         "Guards bound what adversaries can do, not equally well for every method. This was measured once, apart from "

@@ -34,17 +34,17 @@ class MethodChoice:
         if not (self.only or self.exclude or self.order or self.rename):
             return gathered
         names = gathered.names
-        only = labels_of("--only", self.only, names)
-        excluded = labels_of("--exclude", self.exclude, names)
-        first = labels_of("--order", self.order, names)
+        only = find_labels("--only", self.only, names)
+        excluded = find_labels("--exclude", self.exclude, names)
+        first = find_labels("--order", self.order, names)
         new_names = self._new_names(names)
         hidden = {label for label in names if (only and label not in only) or label in excluded}
         settings = []
         for setting in gathered.settings:
             in_order = [label for label in [*first, *setting.methods] if label in setting.methods]
             shown = [label for label in dict.fromkeys(in_order) if label not in hidden]
-            _check(setting, shown)
-            settings.append(_chosen(setting, shown, new_names))
+            _check_shown(setting, shown)
+            settings.append(_choose(setting, shown, new_names))
         left_out = list(gathered.left_out)
         if hidden:
             left_out.append(
@@ -56,7 +56,7 @@ class MethodChoice:
         """Return label → the name under which it is shown; refuse two methods under one name."""
         new_names = {label: label for label in names}
         for method, new_name in self.rename.items():
-            labels = labels_of("--rename", [method], names)
+            labels = find_labels("--rename", [method], names)
             if len(labels) > 1:
                 raise bad("--rename", "given a label where a method has several", method, f"Labels: {labels}.")
             if not new_name.strip() or not new_name.isprintable():
@@ -70,7 +70,7 @@ class MethodChoice:
         return new_names
 
 
-def labels_of(option: str, methods: Sequence[str], names: Mapping[str, str]) -> list[str]:
+def find_labels(option: str, methods: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """Return the labels that are meant: a label, or all labels of a method's name."""
     labels: list[str] = []
     for method in methods:
@@ -84,7 +84,7 @@ def labels_of(option: str, methods: Sequence[str], names: Mapping[str, str]) -> 
     return labels
 
 
-def parsed_renames(texts: Sequence[str]) -> dict[str, str]:
+def parse_renames(texts: Sequence[str]) -> dict[str, str]:
     """Return old name → new name of texts such as ``oort=Oort``; the last ``=`` counts, since labels may hold some."""
     renames: dict[str, str] = {}
     for text in texts:
@@ -95,7 +95,7 @@ def parsed_renames(texts: Sequence[str]) -> dict[str, str]:
     return renames
 
 
-def _check(setting: Setting, shown: Sequence[str]) -> None:
+def _check_shown(setting: Setting, shown: Sequence[str]) -> None:
     """Refuse a choice that leaves nothing to show, or nothing to compare with."""
     if not shown:
         raise InputError(f"--only and --exclude must leave a method of {setting.name}; got none.")
@@ -106,9 +106,9 @@ def _check(setting: Setting, shown: Sequence[str]) -> None:
         )
 
 
-def _chosen(setting: Setting, shown: Sequence[str], new_names: Mapping[str, str]) -> Setting:
+def _choose(setting: Setting, shown: Sequence[str], new_names: Mapping[str, str]) -> Setting:
     """Return a setting that shows these methods, and tests what it tested before."""
-    tested = {new_names[label]: _renamed(runs, new_names[label]) for label, runs in setting.methods.items()}
+    tested = {new_names[label]: _rename_runs(runs, new_names[label]) for label, runs in setting.methods.items()}
     baseline = setting.criteria.baseline
     return replace(
         setting,
@@ -118,5 +118,5 @@ def _chosen(setting: Setting, shown: Sequence[str], new_names: Mapping[str, str]
     )
 
 
-def _renamed(runs: Sequence[Digest], new_name: str) -> list[Digest]:
+def _rename_runs(runs: Sequence[Digest], new_name: str) -> list[Digest]:
     return [replace(run, method=new_name) for run in runs]

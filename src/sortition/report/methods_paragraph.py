@@ -10,8 +10,8 @@ from typing import Any
 
 from sortition.core.cost import Until
 from sortition.core.errors import InputError
-from sortition.report.checklist import alike, tuning
-from sortition.report.description import stated_devices
+from sortition.report.checklist import selection_alone_point, tuning_point
+from sortition.report.description import count_text, stated_devices_text
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
 from sortition.results.object_names import is_given_in_python
@@ -25,7 +25,7 @@ SHOWN_SETTINGS = 6  # that are described one by one
 SHOWN_SEEDS = 10  # that are listed one by one
 HASH_DIGITS = 12
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
-OPTIONS_OF_TRAINING = ("momentum", "weight_decay", "proximal")  # which change nothing where they are 0
+OPTIONS_OF_TRAINING = ("momentum", "weight_decay", "proximal")  # at 0, such an option has no effect
 OPTIONS_OF_COMBINING: dict[
     str, tuple[str, ...]
 ] = {  # rule → its options; other options of the server's table do not change what it computes
@@ -96,14 +96,14 @@ class MethodsParagraph:
     @property
     def text(self) -> str:
         """The paragraph, with keys of citations in brackets."""
-        return self._paragraph(plain=str, cite=lambda key: f" [{key}]")
+        return self._write_paragraph(plain=str, cite=lambda key: f" [{key}]")
 
     @property
     def latex(self) -> str:
         """The paragraph for LaTeX."""
-        return self._paragraph(plain=lambda text: text.translate(ESCAPES), cite=lambda key: rf"~\cite{{{key}}}")
+        return self._write_paragraph(plain=lambda text: text.translate(ESCAPES), cite=lambda key: rf"~\cite{{{key}}}")
 
-    def _paragraph(self, *, plain: Formatter, cite: Formatter) -> str:
+    def _write_paragraph(self, *, plain: Formatter, cite: Formatter) -> str:
         """Write the paragraph: ``plain`` formats words, ``cite`` the key of a BibTeX entry."""
         names = []
         for method in self.methods:
@@ -113,11 +113,12 @@ class MethodsParagraph:
             if method.parameters:
                 name += plain(f" ({method.parameters})")
             names.append(name)
-        first = f"{plain('We compare ')}{listed(names)}{plain(f' in Sortition {self.version}{self._defaults}.')}"
+        version = plain(f" in Sortition {self.version}{self._defaults_text}.")
+        first = f"{plain('We compare ')}{join_with_and(names)}{version}"
         return " ".join([first, *map(plain, self.sentences)])
 
     @property
-    def _defaults(self) -> str:
+    def _defaults_text(self) -> str:
         """Say that parameters which are not named have their default, where there are some."""
         if all(method.parameters == method.all_parameters for method in self.methods):
             return ""
@@ -129,25 +130,26 @@ class MethodsParagraph:
         return f"{self.text}\n\n## Reproducibility checklist\n\n{items}\n\n## BibTeX\n\n{self.bibtex}"
 
 
-def methods_paragraph(gathered: Gathered) -> MethodsParagraph:
+def write_methods_paragraph(gathered: Gathered) -> MethodsParagraph:
     """Describe the finished runs of a study."""
     runs = [run for run in gathered.runs if run.done]
     if not runs:
         raise InputError("The paragraph of a paper must be of finished runs; got none.")
     settings = gathered.settings
-    statistics = _statistics(settings)
-    compute = _compute(runs)
-    sentences = [*_setting_sentences(settings), _seeds(settings), statistics, compute, _hashes(runs)]
+    statistics = _statistics_sentence(settings)
+    compute = _compute_sentence(runs)
+    sentences = [*_setting_sentences(settings), _seeds_sentence(settings), statistics, compute, _hashes_sentence(runs)]
     return MethodsParagraph(
-        version=listed(sorted({str(run.manifest.get("sortition", "?")) for run in runs})),
-        methods=tuple(_methods(gathered)),
+        version=_versions_text(runs),
+        methods=tuple(_cited_methods(gathered)),
         sentences=tuple(sentence for sentence in sentences if sentence),
-        answers=tuple(_answers(gathered, runs, statistics=statistics, compute=compute)),
+        answers=tuple(_checklist_answers(gathered, runs, statistics=statistics, compute=compute)),
         bibtex="\n\n".join(dict.fromkeys(entry for entry in map(_bibtex, runs) if entry)),
     )
 
 
-def _methods(gathered: Gathered) -> Iterable[Method]:
+def _cited_methods(gathered: Gathered) -> Iterable[Method]:
+    """Yield each method with its parameters and the key of its BibTeX entry."""
     for label in gathered.methods:
         run = next(setting.methods[label][0] for setting in gathered.settings if label in setting.methods)
         parameters = run.manifest.get("parameters") or {}
@@ -158,7 +160,7 @@ def _methods(gathered: Gathered) -> Iterable[Method]:
             label=label,
             parameters=_parameters_text(stated),
             all_parameters=_parameters_text(parameters),
-            key=_key(_bibtex(run)),
+            key=_bibtex_key(_bibtex(run)),
         )
 
 
@@ -170,7 +172,7 @@ def _bibtex(run: Digest) -> str:
     return str(run.manifest.get("cite") or "").strip()
 
 
-def _key(bibtex: str) -> str:
+def _bibtex_key(bibtex: str) -> str:
     """Return the key of a BibTeX entry; empty without one."""
     key = re.match(r"@\w+\s*\{\s*([^,\s{}]+)", bibtex)
     if key:
@@ -246,10 +248,11 @@ def _difference_sentences(differences: MethodDifferences) -> list[str]:
     labels_by_text: dict[str, list[str]] = {}
     for label, texts in differences.items():
         labels_by_text.setdefault("; ".join(texts.values()), []).append(label)
-    return [f"With {listed(labels)}, however, {text}." for text, labels in labels_by_text.items()]
+    return [f"With {join_with_and(labels)}, however, {text}." for text, labels in labels_by_text.items()]
 
 
 def _setting_sentence(setting: Setting, *, named: bool) -> str:
+    """Describe data, clients, model, local training and server of a setting."""
     config = setting.first.config
     manifest = setting.first.manifest
     data = config.get("data") or {}
@@ -273,12 +276,12 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
     else:
         data_text = f"the data set {data_name}"
     text = f"{data_text} is held by {n_clients} clients"
-    text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability(setting)}. "
+    text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability_text(setting)}. "
     text += (
         f"In each {_rounds_text(config)} {config.get('cohort', '?')} clients are selected and train "
         f"{model_text}{size}: {_local_text(config.get('local') or {})}; {_server_text(config.get('server') or {})}."
     )
-    text += _limit_text(config) + _conditions(config)
+    text += _limit_text(config) + _conditions_sentence(config)
     if named:
         return f"Setting {setting.name}: {text}"
     return text[0].upper() + text[1:]
@@ -316,7 +319,8 @@ def _table_text(table: object, default: str) -> str:
     return ", ".join([name, *options])
 
 
-def _availability(setting: Setting) -> str:
+def _availability_text(setting: Setting) -> str:
+    """Say how many clients are available on average, and by which mode."""
     mask = setting.availability
     if mask is None or mask.all():
         return "all clients are always available"
@@ -327,15 +331,15 @@ def _availability(setting: Setting) -> str:
 def _local_text(local: Mapping[str, Any]) -> str:
     """Describe local training."""
     if "steps" in local:
-        work = counted(local["steps"], "step")
+        work = count_text(local["steps"], "step")
     else:
-        work = counted(local.get("epochs", 1), "epoch")
+        work = count_text(local.get("epochs", 1), "epoch")
     optimizer = str(local.get("optimizer", "sgd"))
     text = f"{work} of {OPTIMIZERS.get(optimizer, optimizer)} with batches of {local.get('batch', '?')}"
     text += f" and a learning rate of {value_text(local.get('lr', '?'))}"
     parts = [text, *_schedule_texts(local)]
-    changing_options = [name for name in OPTIONS_OF_TRAINING if local.get(name)]
-    parts += [f"{name.replace('_', ' ')} {value_text(local[name])}" for name in changing_options]
+    options_in_use = [name for name in OPTIONS_OF_TRAINING if local.get(name)]
+    parts += [f"{name.replace('_', ' ')} {value_text(local[name])}" for name in options_in_use]
     if local.get("keep_state"):
         parts.append("the optimizer's state kept from one participation to the next")
     return ", ".join(parts)
@@ -349,11 +353,11 @@ def _schedule_texts(local: Mapping[str, Any]) -> list[str]:
         every = local.get("decay_every", 1)
         period = "round"
         if every != 1:
-            period = counted(every, "round")
+            period = count_text(every, "round")
         texts.append(f"multiplied by {value_text(decay)} after every {period}")
     milestones = local.get("milestones")
     if milestones:
-        rounds = listed([f"round {milestone}" for milestone in milestones])
+        rounds = join_with_and([f"round {milestone}" for milestone in milestones])
         texts.append(f"multiplied by {value_text(local.get('drop', '?'))} at {rounds} (counted from 0)")
     return texts
 
@@ -386,10 +390,10 @@ def _options_text(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value_text(value)}" for name, value in options.items())
 
 
-def _conditions(config: Mapping[str, Any]) -> str:
+def _conditions_sentence(config: Mapping[str, Any]) -> str:
     """Describe devices, pace, faults, attacks and guards where they change something."""
     parts = []
-    devices = stated_devices(config)
+    devices = stated_devices_text(config)
     if devices:
         parts.append(f"devices: {devices}")
     for key in ("pace", "faults", "attacks", "guards"):
@@ -401,29 +405,30 @@ def _conditions(config: Mapping[str, Any]) -> str:
     return f" Conditions: {'; '.join(parts)}."
 
 
-def _seeds(settings: Sequence[Setting]) -> str:
+def _seeds_sentence(settings: Sequence[Setting]) -> str:
+    """Say on which seeds methods were run, and what a seed determines."""
     seeds_of_settings = {tuple(setting.seeds) for setting in settings}
     if len(seeds_of_settings) > 1:
         fewest = min(len(seeds) for seeds in seeds_of_settings)
-        runs = f"Each method is run on at least {counted(fewest, 'seed')}"
+        runs = f"Each method is run on at least {count_text(fewest, 'seed')}"
     else:
         seeds = seeds_of_settings.pop()
         numbers = ", ".join(map(str, seeds[:SHOWN_SEEDS]))
         if len(seeds) > SHOWN_SEEDS:
             numbers += ", …"
-        runs = f"Each method is run on {counted(len(seeds), 'seed')} ({numbers})"
+        runs = f"Each method is run on {count_text(len(seeds), 'seed')} ({numbers})"
     return (
         f"{runs}; a seed determines partition, initial model, availability and batches, and all methods share it, so "
         "they are compared in pairs."
     )
 
 
-def _statistics(settings: Sequence[Setting]) -> str:
+def _statistics_sentence(settings: Sequence[Setting]) -> str:
     """Say what is compared, with what, and by which test; nothing where nothing is compared."""
-    setting = next((setting for setting in settings if setting.compared()), None)
+    setting = next((setting for setting in settings if setting.against_baseline()), None)
     if setting is None:
         return "No method is compared with a baseline."
-    comparison = next(iter(setting.compared().values()))
+    comparison = next(iter(setting.against_baseline().values()))
     basis = setting.comparison.basis
     if isinstance(basis, Budget):
         figure = end_of_curve(basis)
@@ -450,7 +455,7 @@ def _statistics(settings: Sequence[Setting]) -> str:
     )
 
 
-def _compute(runs: Sequence[Digest]) -> str:
+def _compute_sentence(runs: Sequence[Digest]) -> str:
     """Say on what the runs were played, and for how long; each run takes one core."""
     seconds = [float(run.figures.get("wall-clock") or 0.0) for run in runs]
     hours = sum(seconds) / 3600
@@ -459,24 +464,25 @@ def _compute(runs: Sequence[Digest]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
     a_run = _seconds_text(sum(seconds) / len(runs))
     return (
-        f"The {counted(len(runs), 'run')} took {hours_text(hours)} ({a_run} a run, one core each) on "
-        f"{listed(machines)}, with {packages}."
+        f"The {count_text(len(runs), 'run')} took {hours_text(hours)} ({a_run} a run, one core each) on "
+        f"{join_with_and(machines)}, with {packages}."
     )
 
 
 def _hardware_text(manifest: Mapping[str, Any]) -> str:
+    """Name the processor, its cores, the accelerator and the platform of a run."""
     hardware = manifest.get("hardware") or {}
     platform = str(manifest.get("platform", "an unknown platform"))
     if not hardware:
         return platform
-    parts = [str(hardware.get("processor", "?")), counted(int(hardware.get("cores", 1)), "core")]
+    parts = [str(hardware.get("processor", "?")), count_text(int(hardware.get("cores", 1)), "core")]
     if "accelerator" in hardware:
         parts.append(str(hardware["accelerator"]))
     return f"{', '.join(parts)} ({platform})"
 
 
 def hours_text(hours: float) -> str:
-    """``3.2 core-hours``, or ``0.014 core-hours``."""
+    """Write core-hours with two digits, or as a whole number from ten on."""
     if hours < 10:
         return f"{hours:.2g} core-hours"
     return f"{hours:,.0f} core-hours"
@@ -488,16 +494,16 @@ def _seconds_text(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
-def _hashes(runs: Sequence[Digest]) -> str:
+def _hashes_sentence(runs: Sequence[Digest]) -> str:
     """Identify data, partitions and own code by their SHA-256."""
-    data = sorted({_data_hash(run) for run in runs})
+    data = sorted({_data_name_and_hash(run) for run in runs})
     partitions = sorted({str((run.manifest.get("data") or {}).get("partition", "")) for run in runs})
     text = f"SHA-256, first {HASH_DIGITS} digits: data {', '.join(data)}; "
     if len(partitions) == 1:
         text += f"partition {partitions[0][:HASH_DIGITS]}"
     else:
         together = hashlib.sha256("\n".join(partitions).encode()).hexdigest()
-        text += f"{counted(len(partitions), 'partition')} together {together[:HASH_DIGITS]}"
+        text += f"{count_text(len(partitions), 'partition')} together {together[:HASH_DIGITS]}"
     code = sorted(
         {
             f"{_code_name(key, run)} {digest[:HASH_DIGITS]}"
@@ -518,7 +524,8 @@ def _code_name(key: str, run: Digest) -> str:
     return key.removesuffix(".name").replace(".", " ")
 
 
-def _data_hash(run: Digest) -> str:
+def _data_name_and_hash(run: Digest) -> str:
+    """Return the first digits of the hash of the data, after their name where they have one."""
     data = run.manifest.get("data") or {}
     digest = str(data.get("digest", "?"))[:HASH_DIGITS]
     name = data.get("name", "?")
@@ -530,7 +537,7 @@ def _data_hash(run: Digest) -> str:
 # -- checklist --------------------------------------------------------------------------------------------------------
 
 
-def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, compute: str) -> list[Answer]:
+def _checklist_answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, compute: str) -> list[Answer]:
     """Answer what checklists of conferences ask of experiments."""
     settings = gathered.settings
     test_sizes = sorted({int(run.manifest.get("test_examples") or 0) for run in runs})
@@ -540,20 +547,22 @@ def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, com
     answers = [
         Answer(
             "Is the code that ran identified?",
-            f"Sortition {listed(sorted({str(run.manifest.get('sortition', '?')) for run in runs}))}; {_own_code(runs)}",
+            f"Sortition {_versions_text(runs)}; {_own_code_text(runs)}",
         ),
-        Answer("Are the data identified?", _hashes(runs)),
+        Answer("Are the data identified?", _hashes_sentence(runs)),
         Answer(
             "Are the splits given?",
             f"The partitions follow from data, configuration and seed; the model is tested on "
-            f"{listed([f'{size:,}' for size in test_sizes])} examples that no client trains on.",
+            f"{join_with_and([f'{size:,}' for size in test_sizes])} examples that no client trains on.",
         ),
         Answer(
             "Are all hyper-parameters given, and how they were chosen?",
-            f"{_all_parameters(gathered)}Each run folder has the resolved configuration (config.toml). "
-            f"Choice: {tuning(settings).fact}.",
+            f"{_all_parameters_text(gathered)}Each run folder has the resolved configuration (config.toml). "
+            f"Choice: {tuning_point(settings).fact}.",
         ),
-        Answer("Do methods differ in the selection alone?", alike(settings).fact.removesuffix(".") + "."),
+        Answer(
+            "Do methods differ in the selection alone?", selection_alone_point(settings).fact.removesuffix(".") + "."
+        ),
         Answer(
             "How many runs is a figure the mean of?", f"At least {fewest} finished runs of each method and setting."
         ),
@@ -565,43 +574,44 @@ def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, com
             "Yes: the configuration and the seed give the same records, byte for byte, with the same versions on the "
             "same kind of processor.",
         ),
-        Answer("Was anything left out?", _left_out(gathered, unfinished)),
+        Answer("Was anything left out?", _left_out_text(gathered, unfinished)),
     ]
     if references:
-        answers.append(Answer("Are there reference lines?", f"{listed(references)}; they are not compared."))
+        answers.append(Answer("Are there reference lines?", f"{join_with_and(references)}; they are not compared."))
     return answers
 
 
-def _all_parameters(gathered: Gathered) -> str:
+def _all_parameters_text(gathered: Gathered) -> str:
     """List the parameters of every method, those with their default included; nothing where no method has any."""
-    texts = [f"{method.label}: {method.all_parameters}. " for method in _methods(gathered) if method.all_parameters]
+    texts = [
+        f"{method.label}: {method.all_parameters}. " for method in _cited_methods(gathered) if method.all_parameters
+    ]
     return "".join(texts)
 
 
-def _own_code(runs: Sequence[Digest]) -> str:
+def _versions_text(runs: Sequence[Digest]) -> str:
+    """List the versions of Sortition that the runs were made with."""
+    return join_with_and(sorted({str(run.manifest.get("sortition", "?")) for run in runs}))
+
+
+def _own_code_text(runs: Sequence[Digest]) -> str:
     if any(run.manifest.get("python") for run in runs):
         return "own methods, models and data by their SHA-256 in each manifest.json."
     return "no code of one's own."
 
 
-def _left_out(gathered: Gathered, unfinished: int) -> str:
+def _left_out_text(gathered: Gathered, unfinished: int) -> str:
+    """Say what was left out of the comparison."""
     sentences = list(gathered.left_out)
     if not sentences:
-        return f"No: all {counted(len(gathered.runs), 'run')} are finished and counted."
+        return f"No: all {count_text(len(gathered.runs), 'run')} are finished and counted."
     if unfinished:
         sentences.insert(0, "Compute and hashes are of finished runs.")
     return " ".join(sentences)
 
 
-def counted(number: int, what: str) -> str:
-    """``1 seed``, ``1,000 seeds``."""
-    if number == 1:
-        return f"1 {what}"
-    return f"{number:,} {what}s"
-
-
-def listed(texts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+def join_with_and(texts: Sequence[str]) -> str:
+    """Write a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     if len(texts) < 2:
         return "".join(texts)
     return f"{', '.join(texts[:-1])} and {texts[-1]}"

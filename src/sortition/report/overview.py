@@ -11,10 +11,10 @@ from sortition.report.charts import across, forest, swept_values
 from sortition.report.document import ALL_SETTINGS, Canvas
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
-from sortition.report.markup import Cell, items, plain, sortable
+from sortition.report.markup import Cell, list_html, sortable_table_html, table_html
 from sortition.report.palette import Palette
-from sortition.report.tables import BOLD, Row, bold_cells, rows
-from sortition.report.verdicts import COLOURS, Card, cards, verdict_lines
+from sortition.report.tables import BOLD, Row, bold_cells, method_rows
+from sortition.report.verdicts import COLOURS, Card, leader_cards, verdict_lines
 from sortition.results.ranking import wins
 from sortition.results.statistics import VERDICTS, Comparison
 from sortition.results.summary import AT_EQUAL_COST, every_pair
@@ -44,22 +44,22 @@ BEST_OF = (
 )
 
 
-def of_setting(setting: Setting, look: Look, canvas: Canvas) -> str:
+def setting_html(setting: Setting, look: Look, canvas: Canvas) -> str:
     """Return cards, forest plots and tables of one setting as markup."""
-    forests = canvas.add_figures(setting.name, forest.forests(setting))
-    tuning = "".join(canvas.add_chart(setting.name, chart) for chart in swept_values.tuning(setting, look))
+    forests = canvas.add_figures(setting.name, forest.draw_forests(setting))
+    tuning = "".join(canvas.add_chart(setting.name, chart) for chart in swept_values.draw_tuning_charts(setting, look))
     return (
-        f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
-        f"{forests}{_main_table(setting, look.palette)}"
-        f'<p class="soft">{NOTE}{escape(_equal_cost(setting))}</p>{_warning(setting)}'
-        f"{_every_pair(setting)}"
-        f"<details><summary>In words</summary>{_in_words(setting)}</details>"
-        f"<details><summary>All figures</summary>{_all_figures(setting, look.palette)}</details>"
-        f'<div class="figures">{tuning}</div>{_best_of(setting)}'
+        f'<div class="cards">{"".join(map(card_html, leader_cards(setting)))}</div>'
+        f"{forests}{_main_table_html(setting, look.palette)}"
+        f'<p class="soft">{NOTE}{escape(_equal_cost_sentence(setting))}</p>{_warning_html(setting)}'
+        f"{_every_pair_html(setting)}"
+        f"<details><summary>In words</summary>{_verdicts_html(setting)}</details>"
+        f"<details><summary>All figures</summary>{_all_figures_html(setting, look.palette)}</details>"
+        f'<div class="figures">{tuning}</div>{_best_values_html(setting)}'
     )
 
 
-def _equal_cost(setting: Setting) -> str:
+def _equal_cost_sentence(setting: Setting) -> str:
     """Say what methods are compared at, where another cost is counted than rounds."""
     budget = setting.comparison.budget
     if budget is None:
@@ -68,7 +68,7 @@ def _equal_cost(setting: Setting) -> str:
     return f" {AT_EQUAL_COST.format(*amounts)}"
 
 
-def _warning(setting: Setting) -> str:
+def _warning_html(setting: Setting) -> str:
     """Say what makes comparisons of this setting unfair; nothing where all are fair."""
     warning = unfair_warning(setting.comparison.shown_first())
     if warning:
@@ -76,17 +76,17 @@ def _warning(setting: Setting) -> str:
     return ""
 
 
-def _every_pair(setting: Setting) -> str:
+def _every_pair_html(setting: Setting) -> str:
     """Return the table of all pairs, where they are compared."""
     if not setting.criteria.all_pairs:
         return ""
     title = f"All pairs, {setting.end_title}"
-    return plain(replace(every_pair(setting.name, setting.comparison), title=title))
+    return table_html(replace(every_pair(setting.name, setting.comparison), title=title))
 
 
-def _in_words(setting: Setting) -> str:
-    """Return a sentence a method, below what they compare."""
-    sentences = items(verdict_lines(setting))
+def _verdicts_html(setting: Setting) -> str:
+    """Return one sentence a method, below what the sentences compare."""
+    sentences = list_html(verdict_lines(setting))
     if setting.baseline is None:
         return sentences
     above = heading(setting.metric, setting.baseline, setting.comparison.basis)
@@ -102,14 +102,14 @@ def card_html(card: Card) -> str:
     )
 
 
-def _main_table(setting: Setting, palette: Palette) -> str:
+def _main_table_html(setting: Setting, palette: Palette) -> str:
     """Return the table of the figures that decide; it counts seeds where methods have different numbers of them."""
-    table_rows = rows(setting, whole=False)
-    first_columns: dict[str, Callable[[Row], Cell]] = {"verdict": _verdict}
+    table_rows = method_rows(setting, whole=False)
+    first_columns: dict[str, Callable[[Row], Cell]] = {"verdict": _verdict_cell}
     is_uneven = len({(row.seeds, row.finished) for row in table_rows}) > 1
     if is_uneven or any(row.finished < row.seeds for row in table_rows):
-        first_columns["seeds"] = _seeds
-    return _table(
+        first_columns["seeds"] = _seeds_cell
+    return _methods_table_html(
         setting,
         palette,
         table_rows=table_rows,
@@ -118,19 +118,21 @@ def _main_table(setting: Setting, palette: Palette) -> str:
     )
 
 
-def _all_figures(setting: Setting, palette: Palette) -> str:
+def _all_figures_html(setting: Setting, palette: Palette) -> str:
     """Return every figure, in tables that fit a screen and a sheet of paper."""
-    table_rows = rows(setting, whole=True)
+    table_rows = method_rows(setting, whole=True)
     titles = list(table_rows[0].cells)
     parts = []
     for start in range(0, len(titles), COLUMNS_THAT_FIT):
-        first_columns = {"seeds": _seeds} if start == 0 else {}
+        first_columns = {"seeds": _seeds_cell} if start == 0 else {}
         part = titles[start : start + COLUMNS_THAT_FIT]
-        parts.append(_table(setting, palette, table_rows=table_rows, first_columns=first_columns, titles=part))
+        parts.append(
+            _methods_table_html(setting, palette, table_rows=table_rows, first_columns=first_columns, titles=part)
+        )
     return "".join(parts)
 
 
-def _table(
+def _methods_table_html(
     setting: Setting,
     palette: Palette,
     *,
@@ -142,16 +144,17 @@ def _table(
     bold = bold_cells(setting, table_rows)
     body = [
         [
-            Cell(row.label, kind="name", before=_swatch(palette, row.label)),
+            Cell(row.label, kind="name", before=_swatch_html(palette, row.label)),
             *[make_cell(row) for make_cell in first_columns.values()],
             *[Cell(row.cells[title], row.values[title], (row.label, title) in bold) for title in titles],
         ]
         for row in table_rows
     ]
-    return sortable(["method", *first_columns, *titles], body)
+    return sortable_table_html(["method", *first_columns, *titles], body)
 
 
-def _seeds(row: Row) -> Cell:
+def _seeds_cell(row: Row) -> Cell:
+    """Return the number of seeds, and how many of them are finished where some are not."""
     if row.finished < row.seeds:
         text = f"{row.finished}/{row.seeds} done"
     else:
@@ -159,17 +162,18 @@ def _seeds(row: Row) -> Cell:
     return Cell(text, row.seeds)
 
 
-def _swatch(palette: Palette, label: str) -> str:
+def _swatch_html(palette: Palette, label: str) -> str:
     return f'<span class="swatch" style="border-color:{palette.colour(label)}"></span>'
 
 
-def _verdict(row: Row) -> Cell:
+def _verdict_cell(row: Row) -> Cell:
+    """Return the verdict on a method in its colour, and how many of its runs diverged."""
     if row.diverged:
         return Cell(f"{row.verdict}, diverged {row.diverged}/{row.seeds}", kind="verdict bad")
-    return Cell(row.verdict, kind=f"verdict {_kind(row.comparison)}")
+    return Cell(row.verdict, kind=f"verdict {_verdict_class(row.comparison)}")
 
 
-def _kind(comparison: Comparison | None) -> str:
+def _verdict_class(comparison: Comparison | None) -> str:
     """Return the colour of a verdict; one that is not fair has that of the undecided."""
     if comparison is None:
         return "even"
@@ -178,12 +182,12 @@ def _kind(comparison: Comparison | None) -> str:
     return COLOURS[comparison.verdict]
 
 
-def _best_of(setting: Setting) -> str:
+def _best_values_html(setting: Setting) -> str:
     """Return the table of each method at its best value, where a study tries several."""
     variants_by_method = variants({label: runs[0].config for label, runs in setting.methods.items()})
     if not variants_by_method:
         return ""
-    comparisons = setting.compared()
+    comparisons = setting.against_baseline()
     unit = unit_of(setting.metric)
     columns = ["method", "tried", "best value", f"{setting.end_title} {setting.metric}", f"− {setting.baseline}"]
     table = Table("Best of each method", columns, notes=[BEST_OF])
@@ -207,20 +211,21 @@ def _best_of(setting: Setting) -> str:
                 difference_text(comparisons.get(best)),
             ]
         )
-    return plain(table)
+    return table_html(table)
 
 
-def of_all(gathered: Gathered, look: Look, canvas: Canvas) -> str:
+def all_settings_html(gathered: Gathered, look: Look, canvas: Canvas) -> str:
     """Return ranks, profiles, sweeps and the count of verdicts as markup; empty for a single setting."""
     if len(gathered.settings) < 2:
         return ""
-    charts = [*across.figures(gathered, look), *swept_values.figures(gathered, look)]
+    charts = [*across.draw_charts(gathered, look), *swept_values.draw_charts(gathered, look)]
     places = "".join(canvas.add_chart(ALL_SETTINGS, chart) for chart in charts)
-    return f'<h3>All settings</h3>{_wins(gathered)}<div class="figures">{places}</div>{_settings(gathered)}'
+    return f'<h3>All settings</h3>{_wins_html(gathered)}<div class="figures">{places}</div>{_settings_html(gathered)}'
 
 
-def _wins(gathered: Gathered) -> str:
-    counts_by_label = wins([setting.compared() for setting in gathered.settings])
+def _wins_html(gathered: Gathered) -> str:
+    """Return how often each method was found better, worse, equal or undecided over settings."""
+    counts_by_label = wins([setting.against_baseline() for setting in gathered.settings])
     if not counts_by_label:
         return ""
     table = Table("Verdicts over settings", ["method", *VERDICTS])
@@ -228,10 +233,10 @@ def _wins(gathered: Gathered) -> str:
         table.rows.append([label, *[str(counts[verdict]) for verdict in VERDICTS]])
     note = several_settings_note(len(gathered.settings))
     table.notes = [f"{note} The sentence at the top of the page takes all comparisons together."]
-    return plain(table)
+    return table_html(table)
 
 
-def _settings(gathered: Gathered) -> str:
+def _settings_html(gathered: Gathered) -> str:
     """Return one row a setting and method, the swept values as columns."""
     swept_values = swept({setting.name: setting.first.config for setting in gathered.settings})
     keys = list(next(iter(swept_values.values())))
@@ -243,7 +248,7 @@ def _settings(gathered: Gathered) -> str:
     for setting in gathered.settings:
         values = [Cell(value_text(swept_values[setting.name][key])) for key in keys]
         for label in setting.methods:
-            comparison = setting.compared().get(label)
+            comparison = setting.against_baseline().get(label)
             mean = setting.mean(label, setting.end_figure)
             body.append(
                 [
@@ -252,8 +257,8 @@ def _settings(gathered: Gathered) -> str:
                     Cell(label),
                     Cell("" if mean is None else f"{mean:.3f}", mean),
                     Cell(difference_text(comparison), comparison.difference if comparison else None),
-                    Cell(verdict_text(comparison) or "–", kind=f"verdict {_kind(comparison)}"),
+                    Cell(verdict_text(comparison) or "–", kind=f"verdict {_verdict_class(comparison)}"),
                 ]
             )
-    table = sortable(["setting", *keys, "method", end_title, "− baseline", "verdict"], body)
+    table = sortable_table_html(["setting", *keys, "method", end_title, "− baseline", "verdict"], body)
     return f"<details><summary>Every setting and method</summary>{table}</details>"

@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from sortition.report.gather import Gathered, gather
-from sortition.report.methods_paragraph import methods_paragraph
+from sortition.report.methods_paragraph import write_methods_paragraph
 from sortition.report.page import Page
 from sortition.results.pack import write_pack
 
@@ -17,7 +17,7 @@ PARAGRAPH = "methods.md"
 DOCUMENTS = (PAGE, PARAGRAPH)  # what lies beside the runs of a pack
 
 
-def pack(folder: str | Path, out: str | Path | None = None) -> Path:
+def pack_study(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write a study into one file: records, configurations, hashes of data and code, a page and a paragraph.
 
     Args:
@@ -32,12 +32,12 @@ def pack(folder: str | Path, out: str | Path | None = None) -> Path:
         path = Path(out)
     documents = {PAGE: Page(gathered).render().encode()}
     if any(run.done for run in gathered.runs):
-        documents[PARAGRAPH] = f"{methods_paragraph(gathered)}\n".encode()
-    write_pack(study, path, documents=documents, code=_code(gathered))
+        documents[PARAGRAPH] = f"{write_methods_paragraph(gathered)}\n".encode()
+    write_pack(study, path, documents=documents, code=_code_digests(gathered))
     return path
 
 
-def _code(gathered: Gathered) -> dict[str, str]:
+def _code_digests(gathered: Gathered) -> dict[str, str]:
     """Return the SHA-256 of the code of this Sortition, and of the users' code that the runs name."""
     digests = {"sortition (that packed)": package_digest()}
     for run in gathered.runs:
@@ -55,6 +55,7 @@ def package_digest() -> str:
 
 
 def _python_files(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
+    """Return path and content of all Python files below a folder."""
     named_contents: list[tuple[str, bytes]] = []
     for item in folder.iterdir():
         if item.is_dir():

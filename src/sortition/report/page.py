@@ -9,20 +9,20 @@ from html import escape
 from sortition import __version__
 from sortition.report import overview
 from sortition.report.charts import Chart, by_cost, learning, method_notes, selection, who_holds_what
-from sortition.report.checklist import checklist
-from sortition.report.configuration import configuration
-from sortition.report.description import description
+from sortition.report.checklist import review_points
+from sortition.report.configuration import configuration_html
+from sortition.report.description import describe_setting
 from sortition.report.document import Canvas, html_document
 from sortition.report.gather import Gathered, Setting
-from sortition.report.guard_section import guard_table
+from sortition.report.guard_section import guard_html
 from sortition.report.look import FigureStyle, Look
-from sortition.report.losses_section import loss_tables
-from sortition.report.measured_trust import how_far_guards_hold
+from sortition.report.losses_section import losses_html
+from sortition.report.measured_trust import trust_section_html
 from sortition.report.palette import Palette
-from sortition.report.policy_section import policy_tables
-from sortition.report.privacy import privacy_table
-from sortition.report.speed_section import speed_table
-from sortition.report.verdicts import answer
+from sortition.report.policy_section import policy_html
+from sortition.report.privacy import privacy_html
+from sortition.report.speed_section import speed_html
+from sortition.report.verdicts import first_sentence
 from sortition.results.equal_cost import devices_differ
 
 SECTIONS = {
@@ -63,62 +63,72 @@ class Page:
         return html_document(
             self.canvas,
             title=self.gathered.title,
-            lead=answer(self.gathered),
-            facts=self._facts(),
-            bodies={key: getattr(self, key)() for key in SECTIONS},
+            lead=first_sentence(self.gathered),
+            facts=self._facts_line(),
+            bodies={
+                "overview": self.overview(),
+                "learning": self.learning(),
+                "cost": self.cost(),
+                "selected": self.selected(),
+                "method_notes": self.method_notes(),
+                "losses": self.losses(),
+                "federation": self.federation(),
+                "checklist": self.checklist(),
+                "configuration": self.configuration(),
+            },
             headings=self._headings(),
             above=progress,
-            selector=self._selector() + self._axis_switch(),
-            warnings=self._left_out(),
+            selector=self._setting_switch_html() + self._axis_switch_html(),
+            warnings=self._left_out_html(),
         )
 
-    # -- sections -------------------------------------------------------------------------------------------------
+    # -- sections: each returns its markup -----------------------------------------------------------------------------
 
     def overview(self) -> str:
-        """First screen: cards, forest plots, the main table; ranks and sweeps where there are several settings."""
-        all_settings = overview.of_all(self.gathered, self.look, self.canvas)
+        """Return the first screen: cards, forest plots, the main table; ranks and sweeps of several settings."""
+        all_settings = overview.all_settings_html(self.gathered, self.look, self.canvas)
 
         def block(setting: Setting) -> str:
-            markup = overview.of_setting(setting, self.look, self.canvas)
+            markup = overview.setting_html(setting, self.look, self.canvas)
             if len(self.gathered.settings) == 1:  # described at the top of the page
                 return markup
-            return f'<p class="soft">{escape(description(setting))}</p>{markup}'
+            return f'<p class="soft">{escape(describe_setting(setting))}</p>{markup}'
 
-        return all_settings + self._each(block)
+        return all_settings + self._each_setting(block)
 
     def learning(self) -> str:
-        """Curves, and how to make seconds count where all devices are equally fast."""
-        figures = self._add_figures(lambda setting: learning.figures(setting, self.look))
+        """Return the curves, and how to make seconds count where all devices are equally fast."""
+        figures = self._add_figures(lambda setting: learning.draw_charts(setting, self.look))
         if any(devices_differ(setting.first.config) for setting in self.gathered.settings):
             return figures
         return f'{figures}<p class="soft">{escape(EQUAL_DEVICES)}</p>'
 
     def cost(self) -> str:
-        """Accuracy against cost, traffic, and the privacy label of each method."""
-        return self._add_figures(lambda setting: by_cost.figures(setting, self.look)) + privacy_table(self.gathered)
+        """Return accuracy against cost, traffic, and the privacy label of each method."""
+        return self._add_figures(lambda setting: by_cost.draw_charts(setting, self.look)) + privacy_html(self.gathered)
 
     def selected(self) -> str:
-        """Counts, timelines, mixtures, what speed cost whom, and where policy and guards acted."""
-        figures = self._add_figures(lambda setting: selection.figures(setting, self.look))
-        guards = guard_table(self.gathered) + how_far_guards_hold(self.gathered)
-        return figures + speed_table(self.gathered) + policy_tables(self.gathered) + guards
+        """Return counts, timelines, mixtures, what speed cost whom, and where policy and guards acted."""
+        figures = self._add_figures(lambda setting: selection.draw_charts(setting, self.look))
+        guards = guard_html(self.gathered) + trust_section_html(self.gathered)
+        return figures + speed_html(self.gathered) + policy_html(self.gathered) + guards
 
     def method_notes(self) -> str:
-        """Pictures from the notes."""
-        return self._add_figures(method_notes.figures)
+        """Return the pictures that methods left in their notes."""
+        return self._add_figures(method_notes.draw_charts)
 
     def losses(self) -> str:
-        """Dropouts, faults and what adversaries captured; nothing where nothing went wrong."""
-        return loss_tables(self.gathered)
+        """Return dropouts, faults and what adversaries captured; nothing where nothing went wrong."""
+        return losses_html(self.gathered)
 
     def federation(self) -> str:
-        """The partition and who is reachable."""
-        return self._add_figures(who_holds_what.figures)
+        """Return who holds what, and who is reachable when."""
+        return self._add_figures(who_holds_what.draw_charts)
 
     def checklist(self) -> str:
-        """What reviewers ask."""
+        """Return the table of what reviewers ask, and whether these runs pass."""
         rows = ""
-        for point in checklist(self.gathered):
+        for point in review_points(self.gathered):
             if point.passed:
                 mark = '<td class="good">✓ pass</td>'
             else:
@@ -129,12 +139,12 @@ class Page:
         )
 
     def configuration(self) -> str:
-        """Exactly what ran, with what, and whom to cite."""
-        return configuration(self.gathered)
+        """Return what exactly ran, with which versions, and whom to cite."""
+        return configuration_html(self.gathered)
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
-    def _each(self, make: Callable[[Setting], str]) -> str:
+    def _each_setting(self, make: Callable[[Setting], str]) -> str:
         """Return one block a setting; with several, the page shows the one that is chosen."""
         settings = self.gathered.settings
         if len(settings) == 1:
@@ -149,7 +159,7 @@ class Page:
 
     def _add_figures(self, figures: Callable[[Setting], Sequence[Chart | str]]) -> str:
         """Add the charts of every setting; return the markup of their places, and of sentences that replace charts."""
-        return self._each(lambda setting: self.canvas.add_figures(setting.name, figures(setting)))
+        return self._each_setting(lambda setting: self.canvas.add_figures(setting.name, figures(setting)))
 
     def _headings(self) -> dict[str, str]:
         """Return the headings of the sections; one of them names adversaries where a setting has some."""
@@ -158,7 +168,8 @@ class Page:
             return SECTIONS
         return {**SECTIONS, "losses": WITH_ADVERSARIES}
 
-    def _selector(self) -> str:
+    def _setting_switch_html(self) -> str:
+        """Return the switch between settings; nothing where there is only one."""
         if len(self.gathered.settings) < 2:
             return ""
         options = "".join(
@@ -167,7 +178,7 @@ class Page:
         )
         return f'<label>setting <select id="setting">{options}<option value="">all</option></select></label>'
 
-    def _axis_switch(self) -> str:
+    def _axis_switch_html(self) -> str:
         """Return the one switch that sets the axis of every curve on the page: rounds, and the costs that runs have."""
         settings = self.gathered.settings
         currencies = {axis.currency for setting in settings for axis in learning.cost_axes(setting)}
@@ -179,10 +190,11 @@ class Page:
         )
         return f'<label>curves over <select id="axis">{options}</select></label>'
 
-    def _facts(self) -> str:
+    def _facts_line(self) -> str:
+        """Return the line below the headline: what was run, the version of Sortition, and when the page was written."""
         gathered = self.gathered
         if len(gathered.settings) == 1:
-            summary = escape(description(gathered.settings[0]))
+            summary = escape(describe_setting(gathered.settings[0]))
         else:
             n_seeds = len({run.seed for run in gathered.runs})
             seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
@@ -190,7 +202,8 @@ class Page:
         written_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         return f"{summary} · Sortition {__version__} · {written_at}"
 
-    def _left_out(self) -> str:
+    def _left_out_html(self) -> str:
+        """Return the warnings on what is not shown, or mixed; nothing where all is well."""
         left_out = self.gathered.left_out
         if not left_out:
             return ""

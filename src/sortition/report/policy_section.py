@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sortition.report.markup import plain
+from sortition.report.markup import table_html
 from sortition.results.policy_costs import PolicyRun, RuleCost, rule_costs
 from sortition.results.statistics import Centre, half_width
 from sortition.results.table import Table
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NOBODY_ELIGIBLE = "rounds with nobody eligible"
 
 
-def exclusions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def count_exclusions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Count the client-rounds that each rule left out, and the rounds that were skipped for it."""
     totals: Counter[str] = Counter()
     for record in records:
@@ -32,7 +32,7 @@ def exclusions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return dict(totals)
 
 
-def policy_tables(gathered: Gathered) -> str:
+def policy_html(gathered: Gathered) -> str:
     """Return the tables of a study's page; nothing where no policy acted."""
     counts_by_row: dict[str, Mapping[str, int]] = {}
     for setting in gathered.settings:
@@ -45,10 +45,10 @@ def policy_tables(gathered: Gathered) -> str:
             for run in runs:
                 totals.update(run.excluded)
             counts_by_row[row] = totals
-    return exclusions_table(counts_by_row) + _costs_table(gathered)
+    return exclusions_html(counts_by_row) + _rule_costs_html(gathered)
 
 
-def exclusions_table(counts_by_row: Mapping[str, Mapping[str, int]]) -> str:
+def exclusions_html(counts_by_row: Mapping[str, Mapping[str, int]]) -> str:
     """Return how many client-rounds each rule left out, by row; nothing where none did."""
     rules = list(dict.fromkeys(rule for counts in counts_by_row.values() for rule in counts))
     if not rules:
@@ -56,11 +56,12 @@ def exclusions_table(counts_by_row: Mapping[str, Mapping[str, int]]) -> str:
     table = Table("Client-rounds that the policy left out", ["method", *rules])
     for row, counts in counts_by_row.items():
         table.rows.append([row, *[str(counts.get(rule, 0)) for rule in rules]])
-    return plain(table)
+    return table_html(table)
 
 
-def _costs_table(gathered: Gathered) -> str:
-    costs = rule_costs(_policy_run(run) for run in gathered.runs if run.done)
+def _rule_costs_html(gathered: Gathered) -> str:
+    """Return what each rule of a policy costs, where runs without it were made; else nothing."""
+    costs = rule_costs(_as_policy_run(run) for run in gathered.runs if run.done)
     if not costs:
         return ""
     columns = [
@@ -74,26 +75,27 @@ def _costs_table(gathered: Gathered) -> str:
     ]
     table = Table("What each rule costs", columns)
     for cost in costs:
-        table.rows.append(_cells(cost))
+        table.rows.append(_rule_cost_row(cost))
     table.notes.append(
         "Runs with the whole policy beside the same seeds without the rule; ± is half the 95 % interval of the mean."
     )
-    return plain(table)
+    return table_html(table)
 
 
-def _cells(cost: RuleCost) -> list[str]:
+def _rule_cost_row(cost: RuleCost) -> list[str]:
     return [
         cost.setting,
         cost.method,
         cost.rule,
         str(cost.seeds),
-        _mean(cost.accuracy, factor=100),
-        _mean(cost.seconds),
+        _mean_text(cost.accuracy, factor=100),
+        _mean_text(cost.seconds),
         f"{cost.skipped:.1f}",
     ]
 
 
-def _mean(centre: Centre | None, factor: float = 1.0) -> str:
+def _mean_text(centre: Centre | None, factor: float = 1.0) -> str:
+    """Write a mean with half its 95 % interval."""
     if centre is None:
         return "–"
     mean = f"{factor * centre.mean:+.2f}"
@@ -103,7 +105,8 @@ def _mean(centre: Centre | None, factor: float = 1.0) -> str:
     return f"{mean} ± {factor * width:.2f}"
 
 
-def _policy_run(run: Digest) -> PolicyRun:
+def _as_policy_run(run: Digest) -> PolicyRun:
+    """Return what the cost of rules is computed from."""
     clock = run.costs["seconds"]
     seconds = float(clock[-1]) if clock.size else 0.0
     return PolicyRun(

@@ -9,16 +9,16 @@ from typing import Any
 from sortition.report.gather import Gathered
 
 
-def privacy_table(gathered: Gathered) -> str:
+def privacy_html(gathered: Gathered) -> str:
     """Return a table of one row a method."""
     needs_by_method: dict[str, Any] = {}
     for setting in gathered.settings:
         for label, runs in setting.methods.items():
             needs_by_method.setdefault(label, runs[0].manifest.get("needs"))
-    return needs_table(needs_by_method)
+    return needs_html(needs_by_method)
 
 
-def needs_table(needs_by_method: Mapping[str, Any]) -> str:
+def needs_html(needs_by_method: Mapping[str, Any]) -> str:
     """Return one row a method that declared something; empty where none did."""
     rows = []
     for label, needs in needs_by_method.items():
@@ -26,9 +26,9 @@ def needs_table(needs_by_method: Mapping[str, Any]) -> str:
             continue
         cells = [
             label,
-            _listed(needs.get("reads")),
-            _listed(needs.get("asks")),
-            _listed(needs.get("reports")),
+            _needs_text(needs.get("reads")),
+            _needs_text(needs.get("asks")),
+            _needs_text(needs.get("reports")),
             "no: single updates must be visible" if needs.get("individual") else "possible",
         ]
         rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
@@ -45,7 +45,7 @@ def needs_table(needs_by_method: Mapping[str, Any]) -> str:
     )
 
 
-def _listed(items: Any) -> str:
+def _needs_text(items: Any) -> str:
     """List facts by name, and signals, a table from name to summary, by what they reveal."""
     if not items:
         return "nothing"

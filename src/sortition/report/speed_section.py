@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
-from sortition.report.markup import plain
+from sortition.report.markup import table_html
 from sortition.results.table import Table
 
 if TYPE_CHECKING:
     from sortition.report.gather import Gathered, Setting
 
-SLOWEST = 0.2  # the share of the clients that are the slowest
+SLOWEST_SHARE = 0.2  # the share of the clients that are the slowest
 MEANING = (
     "The slowest fifth of the clients, by the seconds in which they train and send. Due: their share of all data. "
     "Weight: their share of the weights that were used. Chances: how often they were chosen, as a multiple of an even "
@@ -43,7 +43,7 @@ class SlowestFifth:
     seconds: float
 
 
-def slowest_fifth(
+def measure_slowest_fifth(
     records: Sequence[Mapping[str, Any]], federation: Mapping[str, Array], counts: Mapping[str, Array]
 ) -> SlowestFifth | None:
     """Return what the slowest got; None where devices are alike, or nothing says how fast they are."""
@@ -51,23 +51,25 @@ def slowest_fifth(
     clock = records[-1].get("clock") if records else None
     if seconds is None or clock is None or "selected" not in counts:
         return None
-    slowest = _slowest(seconds)
+    slowest = _slowest_ids(seconds)
     sizes = federation["sizes"]
     weight, n_steps = _weights_used(records, slowest)
     selected = counts["selected"]
-    even = float((counts["available"] * (selected.sum() / max(counts["available"].sum(), 1)))[slowest].sum())
+    available = counts["available"]
+    places_per_available_round = selected.sum() / max(available.sum(), 1)
+    even_places = float((available * places_per_available_round)[slowest].sum())
     return SlowestFifth(
         due=float(sizes[slowest].sum() / max(sizes.sum(), 1)),
         weight=weight / n_steps if n_steps else float("nan"),
-        chances=float(selected[slowest].sum()) / even if even > 0 else float("nan"),
+        chances=float(selected[slowest].sum()) / even_places if even_places > 0 else float("nan"),
         never=int((selected[slowest] == 0).sum()),
         seconds=float(clock) / len(records),
     )
 
 
-def _slowest(seconds: Array) -> Ids:
+def _slowest_ids(seconds: Array) -> Ids:
     """Return the ids of the slowest fifth, at least one; of clients that are equally slow, those with larger ids."""
-    n_slowest = max(1, round(SLOWEST * seconds.size))
+    n_slowest = max(1, round(SLOWEST_SHARE * seconds.size))
     return np.argsort(seconds, kind="stable")[seconds.size - n_slowest :]
 
 
@@ -89,43 +91,46 @@ def _weights_used(records: Sequence[Mapping[str, Any]], clients: Ids) -> tuple[f
     return weight, n_steps
 
 
-def speed_table(gathered: Gathered) -> str:
+def speed_html(gathered: Gathered) -> str:
     """Return one table a setting whose devices differ, a row a method; nothing where all devices are alike."""
-    tables = [_table(setting, several=len(gathered.settings) > 1) for setting in gathered.settings]
-    return "".join(plain(table) for table in tables if table is not None)
+    tables = [_speed_table(setting, several=len(gathered.settings) > 1) for setting in gathered.settings]
+    return "".join(table_html(table) for table in tables if table is not None)
 
 
-def _table(setting: Setting, *, several: bool) -> Table | None:
-    got_by_method = {
-        label: [run.slowest for run in runs if run.slowest is not None] for label, runs in setting.methods.items()
-    }
-    got_by_method = {label: got for label, got in got_by_method.items() if got}
-    if not got_by_method:
+def _speed_table(setting: Setting, *, several: bool) -> Table | None:
+    """Return the table of one setting; None where its devices are alike."""
+    measured_by_method: dict[str, list[SlowestFifth]] = {}
+    for label, runs in setting.methods.items():
+        measured = [run.slowest for run in runs if run.slowest is not None]
+        if measured:
+            measured_by_method[label] = measured
+    if not measured_by_method:
         return None
-    baseline = got_by_method.get(setting.baseline or "")
+    baseline = measured_by_method.get(setting.baseline or "")
     columns = ["method", "weight of the slowest fifth", "due", "chances", "never", "seconds a round"]
     if baseline is not None:
         columns.append(f"time saved against {setting.baseline}")
     title = f"What speed cost whom · {setting.name}" if several else "What speed cost whom"
     table = Table(title, columns, notes=[MEANING])
-    for label, got in got_by_method.items():
+    for label, measured in measured_by_method.items():
         row = [
             label,
-            _percent(_mean(got, "weight")),
-            _percent(_mean(got, "due")),
-            f"{_mean(got, 'chances'):.2f} ×",
-            f"{_mean(got, 'never'):.1f}",
-            f"{_mean(got, 'seconds'):.3g}",
+            _percent(_mean_of_runs(measured, "weight")),
+            _percent(_mean_of_runs(measured, "due")),
+            f"{_mean_of_runs(measured, 'chances'):.2f} ×",
+            f"{_mean_of_runs(measured, 'never'):.1f}",
+            f"{_mean_of_runs(measured, 'seconds'):.3g}",
         ]
         if baseline is not None:
-            saved = 1 - _mean(got, "seconds") / _mean(baseline, "seconds")
+            saved = 1 - _mean_of_runs(measured, "seconds") / _mean_of_runs(baseline, "seconds")
             row.append("–" if label == setting.baseline else _percent(saved))
         table.rows.append(row)
     return table
 
 
-def _mean(got: Sequence[SlowestFifth], figure: str) -> float:
-    return float(np.mean([getattr(of_run, figure) for of_run in got]))
+def _mean_of_runs(measured: Sequence[SlowestFifth], figure: str) -> float:
+    """Return the mean of a figure over runs."""
+    return float(np.mean([getattr(run, figure) for run in measured]))
 
 
 def _percent(share: float) -> str:

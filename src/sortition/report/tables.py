@@ -70,12 +70,12 @@ class Row:
     values: dict[str, float | None]
 
 
-def rows(setting: Setting, whole: bool = True) -> list[Row]:
+def method_rows(setting: Setting, whole: bool = True) -> list[Row]:
     """Make the rows of one setting: all figures, or those that decide. Columns without any figure are left out."""
-    comparisons = setting.compared()
+    comparisons = setting.against_baseline()
     shown_columns = [
         column
-        for column in columns(setting)
+        for column in method_columns(setting)
         if (whole or column.main) and any(column.text(label).strip("– ") for label in setting.methods)
     ]
     return [
@@ -100,14 +100,14 @@ def bold_cells(setting: Setting, table_rows: Sequence[Row]) -> set[tuple[str, st
     their differences are not tested, and bold type would claim a winner.
     """
     bold: set[tuple[str, str]] = set()
-    for column in columns(setting):
+    for column in method_columns(setting):
         bold |= {(label, column.title) for label in column.better}
         if column.cost:
-            bold |= {(label, column.title) for label in _cheapest(column, table_rows)}
+            bold |= {(label, column.title) for label in _cheapest_methods(column, table_rows)}
     return bold
 
 
-def _cheapest(column: Column, table_rows: Sequence[Row]) -> list[str]:
+def _cheapest_methods(column: Column, table_rows: Sequence[Row]) -> list[str]:
     """Return the methods whose cost looks the same as the least; none where all look the same."""
     costs: dict[str, float] = {}
     for row in table_rows:
@@ -124,7 +124,7 @@ def _cheapest(column: Column, table_rows: Sequence[Row]) -> list[str]:
     return []
 
 
-def columns(setting: Setting) -> list[Column]:
+def method_columns(setting: Setting) -> list[Column]:
     """Return all that is known of a setting's methods."""
     metric = setting.metric
     other_metrics = [tested for tested in tested_metrics(setting.first.config) if tested != metric]
@@ -135,37 +135,39 @@ def columns(setting: Setting) -> list[Column]:
     end_title = setting.end_title
     area_title = figure_title(area, setting.comparison.basis)
     return [
-        _compared(setting, end, f"{end_title}{unit}", main=True),
-        _difference(setting, end, f"− {setting.baseline}", main=True),
-        _p(setting),
-        _compared(setting, area, f"{area_title}{unit}"),
-        _difference(setting, area, f"{area_title} − {setting.baseline}"),
-        _spread(setting, f"best{unit}", f"best-{metric}", metric),
-        _spread(setting, f"final{unit}", f"final-{metric}", metric),
-        _spread(setting, f"peak − final{unit}", f"peak-minus-final-{metric}", metric),
-        *[_spread(setting, f"{end_title} {name}", f"{end}-{name}", name) for name in other_metrics],
-        *[_spread(setting, f"final {name}", f"final-{name}", name) for name in other_metrics],
-        _to_target(setting, "first crossing", "rounds-to-target"),
-        *[_cost_to_target(setting, currency) for currency in CURRENCIES],
-        _difference_to_target(setting),
-        _speed_up(setting),
-        _spread(setting, f"worst tenth{clients_unit}", "worst-tenth", clients_metric, main=True),
-        _mean(setting, "Jain", "jain", digits=3, main=True),
-        _mean(setting, "Gini", "gini", digits=3),
-        _mean(setting, "count variance", "count-variance", digits=2),
-        _mean(setting, "spread among similar", "sigma", digits=2),
-        _mean(setting, "never chosen, %", "never-selected", digits=1, scale=100),
-        _mean(setting, "MB", "megabytes", digits=1, main=True, cost=True),
-        _passes(setting),
-        _mean(setting, "simulated s", "seconds", digits=1, main=setting.comparison.currency == "seconds", cost=True),
-        _mean(setting, "trainings", "trainings", digits=0),
-        _mean(setting, "uploads", "uploads", digits=0),
-        _mean(setting, "ms/selection", "ms", digits=2),
-        _mean(setting, "wall-clock s", "wall-clock", digits=2),
+        _compared_column(setting, end, f"{end_title}{unit}", main=True),
+        _difference_column(setting, end, f"− {setting.baseline}", main=True),
+        _p_column(setting),
+        _compared_column(setting, area, f"{area_title}{unit}"),
+        _difference_column(setting, area, f"{area_title} − {setting.baseline}"),
+        _spread_column(setting, f"best{unit}", f"best-{metric}", metric),
+        _spread_column(setting, f"final{unit}", f"final-{metric}", metric),
+        _spread_column(setting, f"peak − final{unit}", f"peak-minus-final-{metric}", metric),
+        *[_spread_column(setting, f"{end_title} {name}", f"{end}-{name}", name) for name in other_metrics],
+        *[_spread_column(setting, f"final {name}", f"final-{name}", name) for name in other_metrics],
+        _to_target_column(setting, "first crossing", "rounds-to-target"),
+        *[_cost_to_target_column(setting, currency) for currency in CURRENCIES],
+        _difference_to_target_column(setting),
+        _speed_up_column(setting),
+        _spread_column(setting, f"worst tenth{clients_unit}", "worst-tenth", clients_metric, main=True),
+        _mean_column(setting, "Jain", "jain", digits=3, main=True),
+        _mean_column(setting, "Gini", "gini", digits=3),
+        _mean_column(setting, "count variance", "count-variance", digits=2),
+        _mean_column(setting, "spread among similar", "sigma", digits=2),
+        _mean_column(setting, "never chosen, %", "never-selected", digits=1, scale=100),
+        _mean_column(setting, "MB", "megabytes", digits=1, main=True, cost=True),
+        _passes_column(setting),
+        _mean_column(
+            setting, "simulated s", "seconds", digits=1, main=setting.comparison.currency == "seconds", cost=True
+        ),
+        _mean_column(setting, "trainings", "trainings", digits=0),
+        _mean_column(setting, "uploads", "uploads", digits=0),
+        _mean_column(setting, "ms/selection", "ms", digits=2),
+        _mean_column(setting, "wall-clock s", "wall-clock", digits=2),
     ]
 
 
-def _spread(
+def _spread_column(
     setting: Setting, title: str, figure: str, metric: str, *, main: bool = False, better: Collection[str] = ()
 ) -> Column:
     """Make a column of mean ± sd over seeds: an accuracy in %, a loss as it is."""
@@ -180,14 +182,14 @@ def _spread(
     )
 
 
-def _compared(setting: Setting, figure: str, title: str, *, main: bool = False) -> Column:
+def _compared_column(setting: Setting, figure: str, title: str, *, main: bool = False) -> Column:
     """Make the column of a figure that is compared with the baseline's."""
-    comparisons = setting.compared(figure).values()
+    comparisons = setting.against_baseline(figure).values()
     better = [comparison.method for comparison in comparisons if comparison.verdict == BETTER]
-    return _spread(setting, title, f"{figure}-{setting.metric}", setting.metric, main=main, better=better)
+    return _spread_column(setting, title, f"{figure}-{setting.metric}", setting.metric, main=main, better=better)
 
 
-def _mean(
+def _mean_column(
     setting: Setting,
     title: str,
     figure: str,
@@ -208,13 +210,13 @@ def _mean(
     return Column(title=title, text=text, value=lambda label: setting.mean(label, figure), main=main, cost=cost)
 
 
-def _cost_to_target(setting: Setting, currency: Currency) -> Column:
+def _cost_to_target_column(setting: Setting, currency: Currency) -> Column:
     """Make the column of one cost to the target; that of the study's own cost is among those that decide."""
     title = f"{SHORT_UNITS[currency]} to target"
-    return _to_target(setting, title, to_target(currency), main=currency == setting.comparison.currency)
+    return _to_target_column(setting, title, to_target(currency), main=currency == setting.comparison.currency)
 
 
-def _difference_to_target(setting: Setting) -> Column:
+def _difference_to_target_column(setting: Setting) -> Column:
     """Make the column of the difference in the study's cost to the target; empty without a target."""
     comparisons = {pair.method: pair for pair in setting.comparison.to_target if pair.baseline == setting.baseline}
 
@@ -231,7 +233,7 @@ def _difference_to_target(setting: Setting) -> Column:
     )
 
 
-def _to_target(setting: Setting, title: str, figure: str, *, main: bool = False) -> Column:
+def _to_target_column(setting: Setting, title: str, figure: str, *, main: bool = False) -> Column:
     """Make a column of a cost to the target, over the seeds that reached it; empty without a target."""
 
     def text(label: str) -> str:
@@ -243,9 +245,9 @@ def _to_target(setting: Setting, title: str, figure: str, *, main: bool = False)
     return Column(title=title, text=text, value=lambda label: setting.mean(label, figure), main=main)
 
 
-def _difference(setting: Setting, figure: str, title: str, *, main: bool = False) -> Column:
+def _difference_column(setting: Setting, figure: str, title: str, *, main: bool = False) -> Column:
     """Make the column of a figure's differences from the baseline's."""
-    comparisons = setting.compared(figure)
+    comparisons = setting.against_baseline(figure)
 
     def value(label: str) -> float | None:
         if label in comparisons:
@@ -255,9 +257,9 @@ def _difference(setting: Setting, figure: str, title: str, *, main: bool = False
     return Column(title=title, text=lambda label: difference_text(comparisons.get(label)), value=value, main=main)
 
 
-def _p(setting: Setting) -> Column:
+def _p_column(setting: Setting) -> Column:
     """Make the column of p values of the comparison with the baseline."""
-    comparisons = setting.compared()
+    comparisons = setting.against_baseline()
 
     def value(label: str) -> float | None:
         if label in comparisons:
@@ -267,10 +269,10 @@ def _p(setting: Setting) -> Column:
     return Column(title="p", text=lambda label: p_text(comparisons.get(label)), value=value, main=True)
 
 
-def _speed_up(setting: Setting) -> Column:
+def _speed_up_column(setting: Setting) -> Column:
     """Make the column of speed-ups over the baseline; empty without a target."""
     if setting.target is not None:
-        comparisons = setting.compared()
+        comparisons = setting.against_baseline()
     else:
         comparisons = {}
 
@@ -282,18 +284,19 @@ def _speed_up(setting: Setting) -> Column:
     return Column(title="speed-up", text=lambda label: speed_up_text(comparisons.get(label)), value=value, main=True)
 
 
-def _passes(setting: Setting) -> Column:
+def _passes_column(setting: Setting) -> Column:
+    """Make the column of examples that clients passed through the model."""
     return Column(
         title="client passes",
-        text=lambda label: thousands(setting.mean(label, "passes")),
+        text=lambda label: short_number_text(setting.mean(label, "passes")),
         value=lambda label: setting.mean(label, "passes"),
         main=True,
         cost=True,
     )
 
 
-def thousands(value: float | None) -> str:
-    """``1.2 M``: three digits and a unit; empty where the value is unknown."""
+def short_number_text(value: float | None) -> str:
+    """Write three digits and a unit, such as ``1.2 M``; nothing where the value is unknown."""
     if value is None:
         return ""
     rounded = float(f"{value:.3g}")

@@ -53,8 +53,8 @@ class Card:
     kind: str = ""
 
 
-def answer(gathered: Gathered) -> str:
-    """Say whether any method is better than the baseline, and by how much; with a warning where it is unfair."""
+def first_sentence(gathered: Gathered) -> str:
+    """Say whether any method beats the baseline, by how much, and whether the comparison is fair."""
     comparisons = [setting.comparison for setting in gathered.settings]
     if len(comparisons) == 1:
         text = headline(comparisons[0])
@@ -82,19 +82,19 @@ def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
         lines.append(("even", missing_text(comparison)))
     accuracies = [setting.mean(label, "last-accuracy") for label in setting.methods]
     known_accuracies = [accuracy for accuracy in accuracies if accuracy is not None]
-    lines += [("bad", remark) for remark in near_chance(known_accuracies, setting.labels())]
+    lines += [("bad", remark) for remark in near_chance(known_accuracies, setting.label_counts)]
     return lines
 
 
-def cards(setting: Setting) -> list[Card]:
+def leader_cards(setting: Setting) -> list[Card]:
     """Make the cards of the leading method: gain, speed-up, traffic, evenness and the worst-served tenth."""
     label = setting.comparison.leader
-    comparison = setting.compared().get(label)
+    comparison = setting.against_baseline().get(label)
     return [
-        _leading(setting, label, comparison),
-        _gain(setting, label, comparison),
-        _speed_up(setting, comparison),
-        _traffic(setting, label, comparison),
+        _leader_card(setting, label, comparison),
+        _gain_card(setting, label, comparison),
+        _speed_up_card(setting, comparison),
+        _traffic_card(setting, label, comparison),
         _mean_card(setting, label, title="Evenness (Jain)", figure="jain", form="{:.2f}"),
         _mean_card(
             setting,
@@ -106,7 +106,7 @@ def cards(setting: Setting) -> list[Card]:
     ]
 
 
-def _leading(setting: Setting, label: str, comparison: Comparison | None) -> Card:
+def _leader_card(setting: Setting, label: str, comparison: Comparison | None) -> Card:
     """Make the card of the method itself: whether it leads the baseline, and what is shown of that."""
     if comparison is None:
         return Card(title="Leader", value=label, detail="not compared")
@@ -122,12 +122,12 @@ def _leading(setting: Setting, label: str, comparison: Comparison | None) -> Car
     return Card(title=title, value=label, detail=claim, kind=COLOURS[comparison.verdict])
 
 
-def _gain(setting: Setting, label: str, comparison: Comparison | None) -> Card:
+def _gain_card(setting: Setting, label: str, comparison: Comparison | None) -> Card:
     """Make the card of the difference from the baseline, or of the figure itself where nothing is compared."""
     if comparison is None:
         value = setting.mean(label, setting.end_figure)
         form = "{:.1%}" if setting.metric == "accuracy" else "{:.3f}"
-        return Card(title=setting.end_title.capitalize(), value=_written(form, value), detail=setting.metric)
+        return Card(title=setting.end_title.capitalize(), value=_value_text(form, value), detail=setting.metric)
     if comparison.verdict == BETTER:
         title = "Gain"
     else:
@@ -141,17 +141,18 @@ def _gain(setting: Setting, label: str, comparison: Comparison | None) -> Card:
     return Card(
         title=title,
         value=signed_difference(comparison),
-        detail=f"{interval} {words}, {_where(setting.comparison.basis)}".strip(),
+        detail=f"{interval} {words}, {_basis_text(setting.comparison.basis)}".strip(),
         kind=COLOURS[comparison.verdict],
     )
 
 
-def _where(basis: Basis) -> str:
+def _basis_text(basis: Basis) -> str:
     """Say where on its curve a method is judged, on a card: ``the last 10 rounds``, ``after 812 seconds``."""
     return end_of_curve(basis).removeprefix("over ")
 
 
-def _speed_up(setting: Setting, comparison: Comparison | None) -> Card:
+def _speed_up_card(setting: Setting, comparison: Comparison | None) -> Card:
+    """Make the card of how much sooner the target was reached than by the baseline."""
     title = "Speed-up to target"
     if setting.target is None:
         return Card(title=title, value="–", detail="no target was set")
@@ -159,13 +160,14 @@ def _speed_up(setting: Setting, comparison: Comparison | None) -> Card:
     return Card(title=title, value=speed_up_text(comparison) or "–", detail=detail)
 
 
-def _traffic(setting: Setting, label: str, comparison: Comparison | None) -> Card:
+def _traffic_card(setting: Setting, label: str, comparison: Comparison | None) -> Card:
+    """Make the card of the method's traffic as a multiple of the baseline's."""
     ratio = None if comparison is None else comparison.traffic_ratio
     if setting.comparison.budget is None:
         figure = "megabytes"
     else:
         figure = f"megabytes-{AT_COST}"
-    detail = _of_the_baseline(setting, label, figure, "{:.1f} MB")
+    detail = _baseline_text(setting, label, figure, "{:.1f} MB")
     return Card(title="Traffic", value=ratio_text(ratio) or "–", detail=detail)
 
 
@@ -173,22 +175,22 @@ def _mean_card(setting: Setting, label: str, *, title: str, figure: str, form: s
     """Make the card of a figure's mean over seeds, with the baseline's below it."""
     return Card(
         title=title,
-        value=_written(form, setting.mean(label, figure)),
-        detail=_of_the_baseline(setting, label, figure, form),
+        value=_value_text(form, setting.mean(label, figure)),
+        detail=_baseline_text(setting, label, figure, form),
     )
 
 
-def _of_the_baseline(setting: Setting, label: str, figure: str, form: str) -> str:
-    """``uniform: 12.3 MB``; empty where the baseline is not known, or is the method itself."""
+def _baseline_text(setting: Setting, label: str, figure: str, form: str) -> str:
+    """Write the baseline's mean, such as ``uniform: 12.3 MB``; nothing where there is none, or it is the method."""
     if setting.baseline is None or label == setting.baseline:
         return ""
     value = setting.mean(setting.baseline, figure)
     if value is None:
         return ""
-    return f"{setting.baseline}: {_written(form, value)}"
+    return f"{setting.baseline}: {_value_text(form, value)}"
 
 
-def _written(form: str, value: float | None) -> str:
+def _value_text(form: str, value: float | None) -> str:
     """Write a value; a dash where it is unknown, and a blank before %, as in tables and axes."""
     if value is None:
         return "–"

@@ -14,9 +14,9 @@ from pathlib import Path
 from sortition.core.errors import InputError, bad
 from sortition.core.storage.safe_files import read_lines
 from sortition.core.storage.snapshot import write_atomically
-from sortition.report import place
+from sortition.report import default_page_path
 from sortition.report.gather import gather
-from sortition.report.markup import duration_text, printable
+from sortition.report.markup import duration_text, replace_control_characters
 from sortition.report.page import Page
 from sortition.results.run_folder import INDEX, ROUNDS, Run, document, find
 
@@ -84,7 +84,7 @@ class Watcher:
         self.cost = cost
         self.margin = margin
         self.baseline = baseline
-        self.out = place(folders) if out is None else out
+        self.out = default_page_path(folders) if out is None else out
         self.page = ""
         self.version = 0
         self._paces: list[tuple[float, int]] = []  # when it looked, and how many rounds there were
@@ -94,12 +94,13 @@ class Watcher:
     def look(self) -> Progress:
         """Return how far the runs are, and rewrite the page if there is anything new."""
         with self._looking:
-            return self._look()
+            return self._look_at_runs()
 
-    def _look(self) -> Progress:
+    def _look_at_runs(self) -> Progress:
+        """Count runs and rounds, and write the page where they have changed."""
         runs = find(*self.folders)
-        played = [_played(run) for run in runs]
-        lengths = [_length(run, rounds) for run, rounds in zip(runs, played, strict=True)]
+        played = [_played_rounds(run) for run in runs]
+        lengths = [_planned_rounds(run, rounds) for run, rounds in zip(runs, played, strict=True)]
         folders = {Path(folder).resolve() for folder in self.folders}
         planned_runs = sum(int(document(folder / INDEX).get("runs") or 0) for folder in folders)
         missing_runs = max(0, planned_runs - len(runs))  # as long as the longest, as far as anybody knows
@@ -113,7 +114,7 @@ class Watcher:
         )
         if (progress.done, progress.rounds) != self._shown:
             self._shown = (progress.done, progress.rounds)
-            self._write(progress)
+            self._write_page(progress)
         return progress
 
     def _seconds_left(self, rounds: int, planned: int) -> float | None:
@@ -126,14 +127,15 @@ class Watcher:
         seconds_a_round = (last_time - first_time) / (last_rounds - first_rounds)
         return (planned - rounds) * seconds_a_round
 
-    def _write(self, progress: Progress) -> None:
+    def _write_page(self, progress: Progress) -> None:
+        """Write the page of the runs so far, with a bar of progress while some are unfinished."""
         self.version += 1
         bar = f'<div class="progress" id="progress" data-version="{self.version}">{progress.html}</div>'
         try:
             gathered = gather(self.folders, margin=self.margin, baseline=self.baseline, cost=self.cost)
             text = Page(gathered).render("" if progress.finished else bar)
         except InputError as error:  # nothing is evaluated yet
-            message = printable(escape(str(error)))
+            message = replace_control_characters(escape(str(error)))
             text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{message}</p></body>"
         self.page = text if progress.finished else text.replace("</body>", f"{SCRIPT}</body>")
         write_atomically(self.out, text.encode())
@@ -185,6 +187,7 @@ def watch(
 
 
 def _serve(watcher: Watcher, port: int) -> ThreadingHTTPServer:
+    """Start a server of the page on loopback, in a thread of its own."""
     try:
         server = ThreadingHTTPServer((LOOPBACK, port), partial(_Handler, watcher))
     except OSError as error:
@@ -201,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*rest)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        """``/`` and ``/progress``, for a page of this machine: other sites may point their own name at it."""
+        """Answer ``/`` and ``/progress`` of this machine alone: other sites may point their own name at it."""
         if (self.headers.get("Host") or "").partition(":")[0] not in (LOOPBACK, "localhost"):
             self.send_error(421)
         elif self.path == "/":
@@ -221,17 +224,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """No line for each request."""
+        """Print no line for each request."""
 
 
-def _length(run: Run, played: int) -> int:
+def _planned_rounds(run: Run, played: int) -> int:
     """Return how many rounds a run has; those that were played, where it is done or nobody knows."""
     if run.done:
         return played
     return int(run.config.get("rounds", played))
 
 
-def _played(run: Run) -> int:
+def _played_rounds(run: Run) -> int:
     """Return how many rounds a run has written whole."""
     try:
         return sum(line.endswith(b"\n") for line in read_lines(run.path / ROUNDS))

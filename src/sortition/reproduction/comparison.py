@@ -89,7 +89,7 @@ def seed_values(table: PaperTable, methods: RunsByMethod, label: str) -> Iterato
             raise InputError(f"table {table.title!r}: {table.metric} does not take these options: {error}.") from None
 
 
-def every_seed(tables: tuple[PaperTable, ...], groups: Groups) -> list[SeedValue]:
+def seed_values_of_tables(tables: tuple[PaperTable, ...], groups: Groups) -> list[SeedValue]:
     """Return the values of single seeds behind the cells of all tables, in the tables' scale."""
     return [
         SeedValue(

@@ -39,15 +39,16 @@ class Context:
     say: Callable[[str], None] = field(default=lambda text: None)
     finished: list[Run] | None = None
 
-    def done(self, *, setting: str | None = None, methods: list[str] | None = None) -> list[Run]:
+    def finished_runs(self, *, setting: str | None = None, methods: list[str] | None = None) -> list[Run]:
         """Return the finished runs; of one setting and of some methods only where these are given."""
         return [
             run
-            for run in self._finished_runs()
+            for run in self._all_finished_runs()
             if (setting is None or run.setting == setting) and (methods is None or run.method in methods)
         ]
 
-    def _finished_runs(self) -> list[Run]:
+    def _all_finished_runs(self) -> list[Run]:
+        """Return the finished runs of all settings and methods."""
         if self.finished is not None:
             return self.finished
         if self.runs is None:

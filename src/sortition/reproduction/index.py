@@ -110,24 +110,24 @@ class Item:
     claims: tuple[Claim, ...] = ()
 
 
-def items() -> list[Item]:
+def load_items() -> list[Item]:
     """Return what the papers contain, in their order."""
     papers = tomllib.loads(PAPERS.read_text(encoding="utf-8"))["paper"]
-    return [_item(paper["name"], entry) for paper in papers for entry in paper["item"]]
+    return [_parse_item(paper["name"], entry) for paper in papers for entry in paper["item"]]
 
 
-def _item(paper: str, entry: dict[str, Any]) -> Item:
+def _parse_item(paper: str, entry: dict[str, Any]) -> Item:
     claims = tuple(Claim(says=says, grade=grade) for says, grade in entry.pop("claims", {}).items())
     return Item(paper=paper, claims=claims, **entry)
 
 
-def extents() -> dict[str, Extent]:
+def load_extents() -> dict[str, Extent]:
     """Return what the pages of the documentation show, by preset, as of this version of the package."""
     tables: dict[str, dict[str, Any]] = json.loads(PAGES.read_text(encoding="utf-8"))
     return {preset: Extent(**table) for preset, table in tables.items()}
 
 
-def state_of(item: Item, extent: Extent | None) -> str:
+def item_state(item: Item, extent: Extent | None) -> str:
     """Say how far an item was run, or why it never was."""
     if extent is not None:
         return extent.state
@@ -140,12 +140,12 @@ def index_lines(extent_by_preset: Mapping[str, Extent]) -> list[str]:
     """Return lines for a terminal: the presets of each paper, and below each its state and verdict."""
     lines = []
     previous_paper = ""
-    for item in items():
+    for item in load_items():
         if item.paper != previous_paper:
             lines.append(item.paper)
         previous_paper = item.paper
         extent = extent_by_preset.get(item.preset)
-        facts = [state_of(item, extent)]
+        facts = [item_state(item, extent)]
         if extent is not None:
             if item.verdict:
                 facts.append(f"{item.verdict}: {item.result}")

@@ -113,7 +113,7 @@ def load_preset(name: str) -> Preset:
     return preset
 
 
-def hook(figure: FigureHook) -> Callable[..., str]:
+def import_hook(figure: FigureHook) -> Callable[..., str]:
     """Import the function of a figure."""
     function: Callable[..., str] = import_named(figure.make, "figure.make")
     return function

@@ -58,7 +58,7 @@ class ReproductionPage:
         parts = [f"# {paper.title}", *(text.strip() for text in (paper.source, paper.notes) if text.strip())]
         parts.append(f"Made by `sortition reproduce {self.preset.name}{self.options}` on {self.created_on}.")
         if self.whole_plan.runs:
-            parts.append("\n".join([*self._extent(), *_provenance(self.runs)]))
+            parts.append("\n".join([*self._extent(), *_provenance_lines(self.runs)]))
         parts += [table.markdown() for table in self.tables]
         parts += self.pictures
         if self.compared:
@@ -71,12 +71,12 @@ class ReproductionPage:
         fewer_runs = len(self.plan.runs) < len(self.whole_plan.runs)
         if fewer_runs or self.plan.runs[0].rounds != self.whole_plan.runs[0].rounds:
             lines.append("- **cut to size**: cells that were not run are empty")
-        rounds = _span(run.most_rounds for run in self.plan.runs)
-        seeds = _span(run.seed for run in self.plan.runs)
+        rounds = _numbers_text(run.most_rounds for run in self.plan.runs)
+        seeds = _numbers_text(run.seed for run in self.plan.runs)
         return [*lines, f"- rounds: {rounds}; seeds: {seeds}"]
 
 
-def _provenance(runs: list[Run]) -> list[str]:
+def _provenance_lines(runs: list[Run]) -> list[str]:
     """Name the data, versions and computing time of the finished runs."""
     if not runs:
         return []
@@ -91,7 +91,7 @@ def _provenance(runs: list[Run]) -> list[str]:
     ]
 
 
-def _span(numbers: Iterable[int]) -> str:
+def _numbers_text(numbers: Iterable[int]) -> str:
     """Write "0–4" for three or more consecutive numbers, else the list of them."""
     distinct = sorted(set(numbers))
     first = distinct[0]
@@ -120,7 +120,7 @@ def write_pages(path: Path, pages: Sequence[ReproductionPage]) -> None:
     write_atomically(path, text.strip().encode() + b"\n")
 
 
-def sections(text: str) -> Iterator[tuple[re.Match[str], str]]:
+def split_sections(text: str) -> Iterator[tuple[re.Match[str], str]]:
     """Yield the sections of a page, each with the match of the line that says by which preset it was made."""
     for section in re.split(r"^(?=# )", text, flags=re.MULTILINE):
         made_by = next(filter(None, map(MADE_BY.match, section.splitlines())), None)
@@ -133,7 +133,7 @@ def _sections_by_preset(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     text = path.read_text(encoding="utf-8")
-    return {made_by["preset"]: section.split(f"\n\n{VALUES}: ")[0] for made_by, section in sections(text)}
+    return {made_by["preset"]: section.split(f"\n\n{VALUES}: ")[0] for made_by, section in split_sections(text)}
 
 
 def seed_rows(path: Path) -> list[list[str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sortition.reproduction import preset as presets
-from sortition.reproduction.comparison import every_seed, paper_table
+from sortition.reproduction.comparison import paper_table, seed_values_of_tables
 from sortition.reproduction.context import Context
 from sortition.reproduction.preset import Preset
 from sortition.reproduction.preset_page import ReproductionPage
@@ -34,7 +34,7 @@ class Cuts:
     seeds: int | None = None
     rounds: int | None = None
 
-    def sets(self) -> tuple[str, ...]:
+    def set_options(self) -> tuple[str, ...]:
         """Return seeds and rounds as ``--set`` options of a study."""
         options = {"seeds": self.seeds, "rounds": self.rounds}
         return tuple(f"{key}={value}" for key, value in options.items() if value is not None)
@@ -53,7 +53,7 @@ class Reproduction:
     outcome: runner.Execution | None
 
 
-def reproduce(
+def reproduce_preset(
     preset: Preset,
     out: Path,
     cuts: Cuts,
@@ -65,12 +65,12 @@ def reproduce(
     say: Callable[[str], None] = lambda text: None,
 ) -> Reproduction:
     """Run what is missing of a preset under ``out``; its pictures go to ``folder`` (default: ``out``)."""
-    plan = cut(preset, cuts)
+    plan = cut_plan(preset, cuts)
     runs_folder = out / "runs"
     outcome = None
     if plan.runs:
         outcome = runner.execute(plan, runs_folder, jobs=jobs, resume=True, progress=progress, on=on)
-    finished = _finished(plan, runs_folder)
+    finished = _finished_runs(plan, runs_folder)
     context = Context(
         name=preset.name,
         folder=folder or out,
@@ -90,19 +90,19 @@ def reproduce(
         whole_plan=whole_plan,
         runs=finished,
         tables=[paper_table(table, whole_plan, groups) for table in preset.tables],
-        pictures=[presets.hook(figure)(context, **(figure.model_extra or {})) for figure in preset.figures],
+        pictures=[presets.import_hook(figure)(context, **(figure.model_extra or {})) for figure in preset.figures],
         compared=summary.comparison_tables(finished, plan.criteria),
-        values=every_seed(preset.tables, groups),
+        values=seed_values_of_tables(preset.tables, groups),
     )
     return Reproduction(page, outcome)
 
 
-def cut(preset: Preset, cuts: Cuts) -> StudyPlan:
+def cut_plan(preset: Preset, cuts: Cuts) -> StudyPlan:
     """Plan what is to be run of a preset."""
-    return matching_runs(preset.plan(cuts.sets()), cuts.only, preset.plan())
+    return matching_runs(preset.plan(cuts.set_options()), cuts.only, preset.plan())
 
 
-def _finished(plan: StudyPlan, runs_folder: Path) -> list[Run]:
+def _finished_runs(plan: StudyPlan, runs_folder: Path) -> list[Run]:
     """Return the finished runs of a plan, by setting, method and seed, in the plan's order of settings and methods."""
     settings = plan.settings
     labels = plan.labels

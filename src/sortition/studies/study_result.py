@@ -128,10 +128,10 @@ class StudyResult:
             order: methods that come first.
             rename: method → the name under which it is shown.
         """
-        from sortition.report.export import latex
+        from sortition.report.export import latex_table
 
         settings = self._gathered(cost=cost, only=only, exclude=exclude, order=order, rename=rename).settings
-        text = "\n".join(f"% {setting.name}\n{latex(setting, columns)}" for setting in settings)
+        text = "\n".join(f"% {setting.name}\n{latex_table(setting, columns)}" for setting in settings)
         if path is not None:
             _with_folder(path).write_text(text, encoding="utf-8")
         return text
@@ -172,12 +172,12 @@ class StudyResult:
             order: methods that come first.
             rename: method → the name under which it is shown.
         """
-        from sortition.report.export import one_figure
+        from sortition.report.export import draw_named_chart
         from sortition.report.look import figure_style
 
         look = figure_style(style, width=width, font=font, text_size=text_size, legend=legend, title=title)
         gathered = self._gathered(cost=cost, only=only, exclude=exclude, order=order, rename=rename)
-        figure = one_figure(gathered, chart, look, setting)
+        figure = draw_named_chart(gathered, chart, look, setting)
         if path is None:
             return figure
         figure.save(path)
@@ -228,16 +228,16 @@ class StudyResult:
         """Return the colours of methods, which are those of the report."""
         import altair as alt
 
-        from sortition.report.charts.learning import colour
+        from sortition.report.charts.learning import method_colour
         from sortition.report.gather import gather
         from sortition.report.palette import Palette
 
         gathered = gather([self.out], only=self.run_folders)
-        return colour(Palette(gathered.methods, gathered.names), alt.Legend(title=None, symbolOpacity=1))
+        return method_colour(Palette(gathered.methods, gathered.names), alt.Legend(title=None, symbolOpacity=1))
 
     def _bands(self, of: str, cost: str | None) -> tuple[str, pl.DataFrame]:
         """Return the column that curves are drawn over, and for each of its places the mean over seeds and its band."""
-        from sortition.report.charts.learning import banded, curves_at_cost, within_range
+        from sortition.report.charts.learning import clip_bands, curves_at_cost, mean_with_interval
         from sortition.report.gather import gather
         from sortition.results.equal_cost import checked_currency
 
@@ -249,14 +249,14 @@ class StudyResult:
         currencies = {setting.currency for setting in settings}
         if of == TRAIN_LOSS or currencies == {"rounds"}:
             evaluated = self.curves.filter(pl.col(of).is_not_null())
-            bands = banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
-            return "round", within_range(bands, of)
+            bands = mean_with_interval(evaluated.rename({of: "value"}), ["setting", "method", "round"])
+            return "round", clip_bands(bands, of)
         if len(currencies) > 1:
             raise bad("plot.cost", "given where settings count different costs", cost)
         currency = currencies.pop()
         curves = pl.concat(curves_at_cost(setting, of, currency) for setting in settings)
-        bands = banded(curves.rename({"x": currency}), ["setting", "method", currency])
-        return currency, within_range(bands, of)
+        bands = mean_with_interval(curves.rename({"x": currency}), ["setting", "method", currency])
+        return currency, clip_bands(bands, of)
 
     def report(
         self,
@@ -291,15 +291,15 @@ class StudyResult:
         entries of all methods; printed, it shows all of them.
         """
         from sortition.report.gather import gather
-        from sortition.report.methods_paragraph import methods_paragraph
+        from sortition.report.methods_paragraph import write_methods_paragraph
 
-        return methods_paragraph(gather([self.out], only=self.run_folders))
+        return write_methods_paragraph(gather([self.out], only=self.run_folders))
 
     def pack(self, path: str | Path | None = None) -> Path:
         """Write the folder of the study into one file for a co-author; default: beside the folder, with its name."""
-        from sortition.report.pack_with_page import pack
+        from sortition.report.pack_with_page import pack_study
 
-        return pack(self.out, path)
+        return pack_study(self.out, path)
 
     def _frame(self, what: str) -> pl.DataFrame:
         if what not in ("table", "curves"):
@@ -320,12 +320,12 @@ class StudyResult:
 
         ``of``: ``last`` for the last ten evaluations, ``mean`` for all rounds.
         """
-        from sortition.report.charts.forest import forest
+        from sortition.report.charts.forest import draw_forest
         from sortition.report.gather import gather
 
         if of not in ("last", "mean"):
             raise bad("forest", "'last' or 'mean'", of)
-        plots = [forest(setting, of) for setting in gather([self.out], only=self.run_folders).settings]
+        plots = [draw_forest(setting, of) for setting in gather([self.out], only=self.run_folders).settings]
         return [plot.spec() for plot in plots if plot is not None]
 
     @cached_property

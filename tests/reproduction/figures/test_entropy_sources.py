@@ -62,7 +62,7 @@ def test_a_table_has_a_row_for_each_variant(tmp_path):
 
 def test_an_estimate_that_does_not_exist_is_named():
     with pytest.raises(InputError, match="estimate"):
-        entropy_sources.traced(STUDY, {"estimate": "never", **HICS}, 1, 0)
+        entropy_sources.trace_run(STUDY, {"estimate": "never", **HICS}, 1, 0)
 
 
 def test_few_examples_and_many_stand_apart(tmp_path):

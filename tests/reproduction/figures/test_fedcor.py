@@ -70,8 +70,8 @@ def test_the_embedding_is_that_after_warm_up(context):
 def test_correlations_of_one_label_and_of_two():
     x = np.array([[1.0, 0], [1.0, 0], [0, 1.0], [0, -1.0]])
     # one label: the pairs (0, 1) and (2, 3), r = 1 and −1; two labels: all orthogonal
-    assert fedcor.correlations(x, np.array([0, 0, 1, 1])) == pytest.approx((0, 0))
-    assert fedcor.correlations(x, np.array([0, 0, 1, 2]))[0] == pytest.approx(1)
+    assert fedcor.mean_correlations(x, np.array([0, 0, 1, 1])) == pytest.approx((0, 0))
+    assert fedcor.mean_correlations(x, np.array([0, 0, 1, 2]))[0] == pytest.approx(1)
 
 
 def test_frequencies_are_drawn_where_there_are_runs(context):

@@ -65,7 +65,7 @@ def test_the_cosine_is_scored_at_every_threshold_and_number_of_steps(tmp_path):
 
 def test_a_graph_falls_into_places_of_its_parts():
     joined = np.kron(np.eye(2), np.ones((3, 3))).astype(bool)
-    place = fedgs_graphs.layout(joined)
+    place = fedgs_graphs.spectral_layout(joined)
     assert place.shape == (6, 2)
     assert np.ptp(place[:3, 0]) < abs(place[:3, 0].mean() - place[3:, 0].mean())
 

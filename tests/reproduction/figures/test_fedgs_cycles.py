@@ -4,7 +4,7 @@ import numpy as np
 
 from sortition.reproduction.context import Context
 from sortition.reproduction.figures import fedgs_cycles
-from sortition.reproduction.figures.fedgs_cycles import FixedCycle, play, random_cycle, repeated_cohorts
+from sortition.reproduction.figures.fedgs_cycles import FixedCycle, play_run, random_cycle, repeated_cohorts
 from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 
@@ -28,7 +28,7 @@ def test_a_cycle_has_every_client_once_and_leaves_the_rest_out():
 def test_a_fixed_cycle_is_played_over_and_over():
     federation = setup(plan(STUDY).runs[0])[1]
     cycle = FixedCycle(cohorts=((0, 1), (2, 5)))
-    cohorts, best_loss = play(fedgs_cycles.replace(federation, selector=cycle), 5)
+    cohorts, best_loss = play_run(fedgs_cycles.replace(federation, selector=cycle), 5)
     assert cohorts == [(0, 1), (2, 5), (0, 1), (2, 5), (0, 1)]
     assert 0 < best_loss < np.log(10)
 

@@ -41,17 +41,17 @@ def preset(monkeypatch):
 
 def test_similarity_is_a_cosine():
     a = np.array([[2.0, 1.0], [1.0, 1.0]])
-    assert loss_changes.similarity(a, a) == pytest.approx(1)
-    assert loss_changes.similarity(a, 7 * a) == pytest.approx(1)  # as printed, eq. 151 would give 1/(7·7)
-    assert loss_changes.similarity(np.diag([1.0, 0]), np.diag([0, 1.0])) == 0
+    assert loss_changes.covariance_similarity(a, a) == pytest.approx(1)
+    assert loss_changes.covariance_similarity(a, 7 * a) == pytest.approx(1)  # as printed, eq. 151 would give 1/(7·7)
+    assert loss_changes.covariance_similarity(np.diag([1.0, 0]), np.diag([0, 1.0])) == 0
     # tr(AᵀB) = 2 + 1, |A|² = 4 + 1 + 1 + 1, |I|² = 2
-    assert loss_changes.similarity(a, np.eye(2)) == pytest.approx(3 / np.sqrt(14))
+    assert loss_changes.covariance_similarity(a, np.eye(2)) == pytest.approx(3 / np.sqrt(14))
 
 
 def test_components_are_uncorrelated_and_of_variance_one():
     rng = np.random.default_rng(0)
     changes = rng.normal(size=(400, 3)) @ np.diag([3.0, 2.0, 1.0]) + 5
-    parts, share = loss_changes.components(changes, 2)
+    parts, share = loss_changes.principal_components(changes, 2)
     np.testing.assert_allclose(parts.T @ parts / 400, np.eye(2), atol=1e-9)
     np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(share, [9 / 14, 4 / 14], atol=0.05)
@@ -59,7 +59,7 @@ def test_components_are_uncorrelated_and_of_variance_one():
 
 def test_changes_are_those_of_a_rehearsed_cohort():
     config = plan(STUDY).runs[0]
-    *_, (t, world, params) = loss_changes.trajectory(config, 2)
+    *_, (t, world, params) = loss_changes.play_trajectory(config, 2)
     everybody = np.arange(10)
     changes = loss_changes.sampled_changes(world, params, t, 2, 10)  # the cohort of all: every draw is the same
     assert changes.shape == (2, 10)
@@ -90,7 +90,7 @@ def test_skewness_of_a_mean_is_that_of_all_samples():
 
 def test_single_changes_are_those_of_one_client_alone():
     config = plan(STUDY).runs[0]
-    *_, (t, world, params) = loss_changes.trajectory(config, 1)
+    *_, (t, world, params) = loss_changes.play_trajectory(config, 1)
     everybody = np.arange(10)
     changes = loss_changes.single_changes(world, params, t, size=4)
     after = params + world.train(params, everybody, (), t).deltas[7] / 4

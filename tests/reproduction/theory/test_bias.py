@@ -25,7 +25,7 @@ def test_lemma_1_exactly_for_simple_random_sampling_and_any_budget():
     population, models = Population(np.full(4, 10), groups=[0, 0, 1, 1]), np.array([0.0, 0, 1, 1])
     sets = [(0.5, np.array([0, 1, 2])), (0.5, np.array([0, 1, 3]))]
     for budget in (1, 2, 3):
-        weights = bias.exact(load("uniform"), population, sets, budget)
+        weights = bias.expected_weights(load("uniform"), population, sets, budget)
         assert bias.bias(weights, np.full(4, 0.25), models) == pytest.approx(-1 / 6)
     assert bias_of_simple_sampling([0, 0, 1, 1], [0, 1, 2], models) == pytest.approx(-1 / 6)
 
@@ -39,9 +39,9 @@ def test_lemma_2_exactly_for_stratified_sampling():
     ]
     likely = [(1 / len(sets), s) for s in sets]
     for budget in (3, 4, 5, 6):
-        weights = bias.exact(load("fedss", by="groups"), population, likely, budget)
+        weights = bias.expected_weights(load("fedss", by="groups"), population, likely, budget)
         assert weights == pytest.approx(np.full(9, 1 / 9), abs=1e-12)
-    simple = bias.exact(load("uniform"), population, likely, 4)
+    simple = bias.expected_weights(load("uniform"), population, likely, 4)
     lemma = [bias_of_simple_sampling(groups, sets[0], row) for row in np.eye(9)]
     assert simple - 1 / 9 == pytest.approx(np.array(lemma))  # Lemma 1 again, client by client
     assert np.abs(simple - 1 / 9).max() > 0.03
@@ -50,13 +50,13 @@ def test_lemma_2_exactly_for_stratified_sampling():
 def test_the_exact_error_is_that_of_all_samples():
     # two of (0, 1, 5), equally likely: means 0.5, 2.5 and 3 around 2
     population, models = Population(np.full(3, 4)), np.array([[0.0], [1.0], [5.0]])
-    found = bias.exact_error(load("uniform"), population, [(1.0, np.arange(3))], 2, models, np.array([2.0]))
+    found = bias.expected_error(load("uniform"), population, [(1.0, np.arange(3))], 2, models, np.array([2.0]))
     assert found == pytest.approx((1.5**2 + 0.5**2 + 1.0) / 3)
 
 
 def test_unequal_sizes_make_a_ratio_estimator_with_a_small_bias():
     population = Population([10, 20, 60, 10], groups=[0, 0, 0, 1])
-    weights = bias.exact(load("fedss", by="groups"), population, [(1.0, np.arange(4))], 3)
+    weights = bias.expected_weights(load("fedss", by="groups"), population, [(1.0, np.arange(4))], 3)
     assert weights.sum() == pytest.approx(1)
     assert weights[3] == pytest.approx(0.1)  # the stratum's mass is exact
     # two of three: pairs (10, 20), (10, 60), (20, 60) → client 0: 0.9·(1/3 + 1/7)/3
@@ -65,13 +65,13 @@ def test_unequal_sizes_make_a_ratio_estimator_with_a_small_bias():
 
 def test_a_method_that_asks_is_for_simulation():
     with pytest.raises(InputError, match="asks nothing"):
-        bias.exact(load("power-of-choice", variant="rpow-d"), Population([1, 2]), [(1.0, np.arange(2))], 1)
+        bias.expected_weights(load("power-of-choice", variant="rpow-d"), Population([1, 2]), [(1.0, np.arange(2))], 1)
 
 
 def test_simulation_agrees_with_the_exact_figure():
     world = QuadraticWorld(12, kinds=3)
     always = lambda t: np.arange(12)  # noqa: E731
-    found = bias.simulated(load("by-size"), world, always, rounds=800, budget=3)
+    found = bias.simulate_weights(load("by-size"), world, always, rounds=800, budget=3)
     share = world.population.sizes / world.population.sizes.sum()
     assert (np.abs(found.mean - share) < 4.5 * found.error).all()  # E[a] = p for multinomial sampling
 
@@ -83,7 +83,9 @@ def test_stratified_sampling_removes_what_unequal_availability_adds():
     sizes = world.population.sizes / world.population.sizes.sum()
     kinds = np.eye(3)[world.kinds]
     found = {
-        name: np.abs(bias.bias(bias.simulated(load(name), world, who, rounds=300, budget=6).mean, sizes, kinds)).sum()
+        name: np.abs(
+            bias.bias(bias.simulate_weights(load(name), world, who, rounds=300, budget=6).mean, sizes, kinds)
+        ).sum()
         for name in ("uniform", "fedss")
     }
     assert found["uniform"] > 0.25
@@ -96,7 +98,7 @@ def some_numbers(t):
 
 def test_every_round_may_have_other_people():
     world = QuadraticWorld(20, kinds=4)
-    found = bias.simulated(load("fedss"), world, share_of(world, 0.3), rounds=50, budget=5)
+    found = bias.simulate_weights(load("fedss"), world, share_of(world, 0.3), rounds=50, budget=5)
     assert found.rounds.sum(axis=1) == pytest.approx(np.ones(len(found.rounds)))
 
 
@@ -113,7 +115,7 @@ def run(tmp_path):
 
 def test_metrics_of_a_run(run):
     # aggregates (1, 0), (.5, .5) and, client 0 being silent, (0, 1): mean (.5, .5) against (.75, .25)
-    assert bias.recorded(run).tolist() == [[1, 0], [0.5, 0.5], [0, 1]]
+    assert bias.recorded_weights(run).tolist() == [[1, 0], [0.5, 0.5], [0, 1]]
     assert bias.label_bias(run) == pytest.approx(25)
     assert bias.client_bias(run) == pytest.approx(25)
     squares = 2 * np.array([0.25**2, 0.25**2, 0.75**2])

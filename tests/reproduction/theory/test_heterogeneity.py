@@ -9,12 +9,12 @@ import pytest
 from sortition.core import GRADIENT, Measure
 from sortition.reproduction import preset
 from sortition.reproduction.figures import heterogeneity
-from sortition.reproduction.run_preset import Cuts, reproduce
+from sortition.reproduction.run_preset import Cuts, reproduce_preset
 from sortition.reproduction.theory.heterogeneity import (
     clustered_share,
     convergence_term,
-    envelope,
     estimated_entropy,
+    fit_envelope,
     label_entropy,
     measure_heterogeneity,
     selected_entropy,
@@ -40,7 +40,7 @@ def test_label_entropy_by_hand():
 def test_an_envelope_finds_the_bound_that_made_the_points():
     gap = np.linspace(-2.3, 0, 30)
     exact = 5.0 - 4.0 * np.exp(1.3 * gap)
-    found = envelope(gap, exact)
+    found = fit_envelope(gap, exact)
     assert found.beta == pytest.approx(1.3, rel=0.1)  # of the grid
     assert (found.at(gap) >= exact - 1e-7).all()
     assert found.kappa >= found.rho >= 0
@@ -49,7 +49,7 @@ def test_an_envelope_finds_the_bound_that_made_the_points():
 
 def test_an_envelope_of_what_does_not_fall_with_entropy_is_constant():
     gap = np.linspace(-2.3, 0, 30)
-    found = envelope(gap, gap + 3.0)  # balanced clients are farther off: the assumption gains nothing
+    found = fit_envelope(gap, gap + 3.0)  # balanced clients are farther off: the assumption gains nothing
     assert found.kappa == pytest.approx(3.0)
     assert found.rho == pytest.approx(0.0, abs=1e-9)
     assert found.tighter == pytest.approx(0.0, abs=1e-9)
@@ -68,7 +68,7 @@ def test_the_estimate_follows_the_labels_of_a_simulated_federation():
 def test_the_preset_makes_a_page(tmp_path):
     made = preset.load_preset("hics-entropy")
     small = made.figures[0].model_copy(update={"study": STUDY, "moments": [0, 2], "temperature": 0.05})
-    result = reproduce(preset.Preset("hics-entropy", made.paper, (), (small,), None), tmp_path, Cuts())
+    result = reproduce_preset(preset.Preset("hics-entropy", made.paper, (), (small,), None), tmp_path, Cuts())
     assert (tmp_path / "hics-entropy-estimate.png").stat().st_size > 1000
     assert (tmp_path / "hics-entropy-dissimilarity.png").exists()
     assert "Estimated and true label entropy" in result.page.markdown()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sortition.reproduction.theory.identical_labels import between, classify, pairs_together, threshold
+from sortition.reproduction.theory.identical_labels import between_groups, classify, gain_threshold, pairs_together
 from sortition.reproduction.theory.stratification import dissimilarity
 
 
@@ -22,8 +22,8 @@ def test_the_threshold_is_where_stratifying_begins_to_pay():
     for shift, sign in ((0.70, -1), (0.71, 1)):  # 4 m² = 2 at m = 0.7071
         gradients = scatter + shift * np.where(groups == 0, -1.0, 1.0)[:, None]
         found = dissimilarity(gradients, groups)
-        assert threshold(found) == pytest.approx(2.0)
-        assert between(gradients, groups) == pytest.approx(4 * shift**2)
+        assert gain_threshold(found) == pytest.approx(2.0)
+        assert between_groups(gradients, groups) == pytest.approx(4 * shift**2)
         assert np.sign(found.gain) == sign
 
 

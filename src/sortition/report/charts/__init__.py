@@ -46,36 +46,36 @@ class Chart:
     reading: str = ""
     hint: str = ""
 
-    def bare(self) -> dict[str, Any]:
-        """The specification without its rows."""
+    def spec_without_rows(self) -> dict[str, Any]:
+        """Return the specification without its rows."""
         return dict(self.drawing.to_dict(validate=False))
 
     def spec(self, width: int | None = None) -> dict[str, Any]:
-        """The whole specification, of a fixed width: this one in pixels, or one by the chart's span."""
-        bare = self.bare()
+        """Return the whole specification, of a fixed width: this one in pixels, or one by the chart's span."""
+        bare = self.spec_without_rows()
         if bare.get("width") == FILL:
             bare["width"] = width or WIDTH * max(self.span, 3) // 6  # names need half the width
         return {**bare, "datasets": {name: list(rows) for name, rows in self.tables.items()}}
 
     def columns(self) -> dict[str, Any]:
-        """The tables by column, texts as positions in a list of distinct ones."""
+        """Return the tables by column; a column of texts is a list of distinct ones, and positions in it."""
         return {
-            name: {key: _column([row.get(key) for row in rows]) for key in _keys(rows)}
+            name: {key: _encode_column([row.get(key) for row in rows]) for key in _column_names(rows)}
             for name, rows in self.tables.items()
         }
 
 
-def on(name: str) -> alt.Chart:
+def chart_on(name: str) -> alt.Chart:
     """Return an empty chart on a named table."""
     return alt.Chart(alt.NamedData(name=name))
 
 
-def filling(drawing: Any, height: int) -> Any:
-    """Return a drawing as wide as its place."""
+def fill_width(drawing: Any, height: int) -> Any:
+    """Return a drawing that is as wide as its place on the page."""
     return drawing.properties(width=FILL, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
 
 
-def headed(drawing: Any, first: str | alt.ExprRef, second: str = "") -> Any:
+def with_title_lines(drawing: Any, first: str | alt.ExprRef, second: str = "") -> Any:
     """Return a drawing with one or two small lines above it, on the page and in files: what its lines and bands are."""
     title = alt.TitleParams(
         first,
@@ -109,12 +109,12 @@ def spread_out(values: Sequence[float], gap: float, low: float = -np.inf, high: 
     return in_the_order_of_values
 
 
-def whole_rounds(title: str = "round") -> alt.X:
+def rounds_axis(title: str = "round") -> alt.X:
     """Return an axis of rounds: whole numbers."""
     return alt.X("round:Q", title=title, axis=alt.Axis(format="d", tickMinStep=1), scale=alt.Scale(nice=False))
 
 
-def amounts(**options: Any) -> alt.Axis:
+def cost_axis(**options: Any) -> alt.Axis:
     """Return an axis of costs: 12k for thousands, and below one as it is; SI's m for thousandths reads as millions."""
     return alt.Axis(labelExpr="format(datum.value, abs(datum.value) < 1 ? '~r' : '~s')", **options)
 
@@ -124,11 +124,12 @@ def signed_axis() -> alt.Axis:
     return alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '+~r')")
 
 
-def _keys(rows: Rows) -> list[str]:
+def _column_names(rows: Rows) -> list[str]:
+    """Return the columns of rows; the first rows are enough to know them."""
     return list(dict.fromkeys(key for row in rows[:50] for key in row))
 
 
-def _column(values: list[Any]) -> Any:
+def _encode_column(values: list[Any]) -> Any:
     """Return a column as it is; one of texts as the distinct ones, and the position of each value among them."""
     if not values or not all(isinstance(value, str) for value in values):
         return values

@@ -9,8 +9,8 @@ import altair as alt
 import numpy as np
 
 from sortition.core.arrays import Floats
-from sortition.report.charts import Chart, filling, on
-from sortition.report.charts.learning import colour, end_labels, lines
+from sortition.report.charts import Chart, chart_on, fill_width
+from sortition.report.charts.learning import draw_lines, end_labels, method_colour
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.palette import Palette
@@ -26,41 +26,43 @@ HEIGHT = 260
 PROFILE = (
     "Performance profile: how often a method needs at most so many times what the best one needs; higher is better."
 )
-OF_ROUNDS = " Costs to the target are those of the 5-round mean; seeds on which no method reached it are left out."
+PROFILE_OF_COSTS = (
+    " Costs to the target are those of the 5-round mean; seeds on which no method reached it are left out."
+)
 
 
-def figures(gathered: Gathered, look: Look) -> list[Chart]:
+def draw_charts(gathered: Gathered, look: Look) -> list[Chart]:
     """Draw ranks and profiles of several settings that are judged by one metric; nothing for a single setting."""
     metrics = {setting.metric for setting in gathered.settings}
     if len(gathered.settings) < 2 or len(metrics) > 1:
         return []
-    left_out_note = _left_out(gathered)
+    left_out_note = _left_out_sentence(gathered)
     charts = []
-    ranking = mean_ranks(gathered)
+    ranking = rank_methods(gathered)
     if ranking is not None:
-        charts.append(_ranks(ranking, look.palette, left_out_note))
-    profile = _profiles(gathered, look, left_out_note)
+        charts.append(_draw_ranks(ranking, look.palette, left_out_note))
+    profile = _draw_profiles(gathered, look, left_out_note)
     if profile is not None:
         charts.append(profile)
     return charts
 
 
-def mean_ranks(gathered: Gathered) -> Ranking | None:
+def rank_methods(gathered: Gathered) -> Ranking | None:
     """Rank methods by the mean at the end of training over seeds.
 
     None where fewer than two methods are in every setting, and where runs ended at different rounds.
     """
-    comparisons = [comparison for setting in gathered.settings for comparison in setting.compared().values()]
+    comparisons = [comparison for setting in gathered.settings for comparison in setting.against_baseline().values()]
     if any(comparison.reason is Reason.ENDED_APART for comparison in comparisons):
         return None
-    values = {setting.name: _last_means(setting) for setting in gathered.settings}
+    values = {setting.name: _end_means(setting) for setting in gathered.settings}
     ranking = rank(values, higher=gathered.settings[0].higher)
     if len(ranking.ranks) > 1:
         return ranking
     return None
 
 
-def _last_means(setting: Setting) -> dict[str, float]:
+def _end_means(setting: Setting) -> dict[str, float]:
     """Return label → mean at the end of training, of the methods that have finished runs."""
     means = {}
     for label in setting.methods:
@@ -70,9 +72,9 @@ def _last_means(setting: Setting) -> dict[str, float]:
     return means
 
 
-def _left_out(gathered: Gathered) -> str:
+def _left_out_sentence(gathered: Gathered) -> str:
     """Write a sentence on the methods that some setting lacks, which cannot be ranked over all; empty without one."""
-    shared = _shared(gathered)
+    shared = _shared_methods(gathered)
     texts = []
     for label in gathered.methods:
         if label not in shared and label not in REFERENCES:
@@ -83,7 +85,7 @@ def _left_out(gathered: Gathered) -> str:
     return f" Left out, since a setting lacks them: {'; '.join(texts)}."
 
 
-def _ranks(ranking: Ranking, palette: Palette, left_out_note: str) -> Chart:
+def _draw_ranks(ranking: Ranking, palette: Palette, left_out_note: str) -> Chart:
     """Draw a critical-difference diagram: bars join methods whose mean ranks are not shown to differ."""
     order = list(ranking.ranks)
     rows = [{"method": label, "rank": round(mean_rank, 3)} for label, mean_rank in ranking.ranks.items()]
@@ -91,12 +93,12 @@ def _ranks(ranking: Ranking, palette: Palette, left_out_note: str) -> Chart:
     method_scale = alt.Scale(domain=order)
     y = alt.Y("method:N", scale=method_scale, title=None, axis=alt.Axis(labelLimit=180, domain=False, ticks=False))
     x = alt.X("rank:Q", title="mean rank (1 is best)", scale=alt.Scale(domain=[0.8, len(order) + 1]))
-    base = on("ranks").encode(x=x, y=y)
-    points = base.mark_point(filled=True, size=110, opacity=1).encode(color=colour(palette, None))
+    base = chart_on("ranks").encode(x=x, y=y)
+    points = base.mark_point(filled=True, size=110, opacity=1).encode(color=method_colour(palette, None))
     text = base.mark_text(dx=10, align="left", fontSize=11).encode(text=alt.Text("rank:Q", format=".2f"))
     slots = alt.X("at:Q", axis=None, scale=alt.Scale(domain=[-0.5, 20], reverse=True))
     bars = (
-        on("groups")
+        chart_on("groups")
         .mark_rule(strokeWidth=5, opacity=0.5)
         .encode(y=alt.Y("first:N", scale=method_scale), y2="last:N", x=slots)
     )
@@ -111,15 +113,15 @@ def _ranks(ranking: Ranking, palette: Palette, left_out_note: str) -> Chart:
             f"Critical difference (Nemenyi, 5 %) of {ranking.settings} settings: {ranking.critical:.2f}. Bars join "
             f"methods whose mean ranks differ by less.{friedman} Few settings show little.{left_out_note}"
         ),
-        drawing=filling(alt.layer(points + text, bars).resolve_scale(x="independent"), 26 * len(order)),
+        drawing=fill_width(alt.layer(points + text, bars).resolve_scale(x="independent"), 26 * len(order)),
         tables={"ranks": rows, "groups": groups},
         span=3,
     )
 
 
-def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | None:
+def _draw_profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | None:
     """Draw performance profiles: a setting and seed is a problem, its cost the rounds to target, or else the error."""
-    shared = _shared(gathered)
+    shared = _shared_methods(gathered)
     has_targets = all(setting.target is not None for setting in gathered.settings)
     by_rounds = has_targets and any(
         run.figures.get(to_target(setting.comparison.currency)) for setting in gathered.settings for run in setting.runs
@@ -128,7 +130,7 @@ def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | Non
     if not by_rounds and first.higher and first.metric not in AT_MOST_ONE:
         return None  # of such a metric nobody knows how far from the best possible it is
     costs = {
-        label: np.concatenate([_costs(setting, label, shared, by_rounds) for setting in gathered.settings])
+        label: np.concatenate([_seed_costs(setting, label, shared, by_rounds) for setting in gathered.settings])
         for label in shared
     }
     if len(shared) < 2 or not costs[shared[0]].size:
@@ -142,12 +144,12 @@ def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | Non
     cost_name = _cost_name(first, by_rounds)
     x = alt.X("factor:Q", title=f"{cost_name}, times the best's", scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of settings and seeds", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    chart = lines("profiles", look, x=x, y=y, tooltip=["method:N", "factor:Q", "share:Q"])
+    chart = draw_lines("profiles", look, x=x, y=y, tooltip=["method:N", "factor:Q", "share:Q"])
     return Chart(
         name="profiles",
         title="Performance profiles",
-        caption=PROFILE + (OF_ROUNDS if by_rounds else "") + left_out_note,
-        drawing=filling(chart, look.height(HEIGHT)),
+        caption=PROFILE + (PROFILE_OF_COSTS if by_rounds else "") + left_out_note,
+        drawing=fill_width(chart, look.height(HEIGHT)),
         tables={"profiles": rows, "profiles_names": end_labels(rows, "share", look.height(HEIGHT), zero=True)},
         span=3,
     )
@@ -162,7 +164,7 @@ def _cost_name(setting: Setting, by_rounds: bool) -> str:
     return setting.metric
 
 
-def _shared(gathered: Gathered) -> list[str]:
+def _shared_methods(gathered: Gathered) -> list[str]:
     """Return the methods that every setting has."""
     return [
         label
@@ -171,7 +173,7 @@ def _shared(gathered: Gathered) -> list[str]:
     ]
 
 
-def _costs(setting: Setting, label: str, shared: Sequence[str], by_rounds: bool) -> Floats:
+def _seed_costs(setting: Setting, label: str, shared: Sequence[str], by_rounds: bool) -> Floats:
     """Return what each seed cost that all methods have finished; infinite where the target was not reached."""
     finished = [{run.seed for run in setting.methods[method] if run.done} for method in shared]
     figures_by_seed = {run.seed: run.figures for run in setting.methods[label]}

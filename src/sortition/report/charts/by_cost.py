@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import GAP, Chart, Row, Rows, amounts, filling, on
-from sortition.report.charts.learning import colour, end_labels
+from sortition.report.charts import GAP, Chart, Row, Rows, chart_on, cost_axis, fill_width
+from sortition.report.charts.learning import end_labels, method_colour
 from sortition.report.gather import Setting
 from sortition.report.look import Look
 from sortition.results.reference_lines import REFERENCES
@@ -39,7 +39,7 @@ COLOURS = {
 }
 HEIGHT = 260
 ALIKE = 0.01  # costs that differ by a smaller share are the same: a chart of them would magnify nothing
-NAME: dict[str, Any] = {  # of a method, beside its point
+NAME_STYLE: dict[str, Any] = {  # of a method, beside its point
     "align": alt.ExprRef("datum.left ? 'right' : 'left'"),
     "dx": alt.ExprRef("datum.left ? -7 : 7"),
     "dy": -9,  # above the dashed line, which leaves a point sideways
@@ -72,16 +72,16 @@ COSTS = (
 )
 
 
-def figures(setting: Setting, look: Look) -> list[Chart | str]:
+def draw_charts(setting: Setting, look: Look) -> list[Chart | str]:
     """Draw accuracy against each cost, and bytes by kind; a sentence replaces a chart where methods cost the same."""
-    return [*pareto(setting, look), *traffic(setting)]
+    return [*draw_pareto_charts(setting, look), *draw_traffic(setting)]
 
 
-def pareto(setting: Setting, look: Look) -> list[Chart | str]:
+def draw_pareto_charts(setting: Setting, look: Look) -> list[Chart | str]:
     """Draw accuracy against each cost that is known and differs; a sentence names the costs that do not differ."""
     charts: list[Chart | str] = []
     for cost in COSTS:
-        rows = _points(setting, cost)
+        rows = _cost_and_value_rows(setting, cost)
         if len(rows) < 2:
             continue
         costs = [row["cost"] for row in rows]
@@ -93,11 +93,11 @@ def pareto(setting: Setting, look: Look) -> list[Chart | str]:
                 f"All methods cost the same {cost.words}: {amount:,.10g} {cost.unit}, to within {100 * ALIKE:g} %."
             )
         else:
-            charts.append(_pareto(cost, rows, setting, look))
+            charts.append(_draw_pareto_chart(cost, rows, setting, look))
     return charts
 
 
-def _points(setting: Setting, cost: Cost) -> list[Row]:
+def _cost_and_value_rows(setting: Setting, cost: Cost) -> list[Row]:
     """Return cost and value of each method that has both."""
     rows: list[Row] = []
     for label in setting.methods:
@@ -108,7 +108,8 @@ def _points(setting: Setting, cost: Cost) -> list[Row]:
     return rows
 
 
-def _pareto(cost: Cost, rows: Rows, setting: Setting, look: Look) -> Chart:
+def _draw_pareto_chart(cost: Cost, rows: Rows, setting: Setting, look: Look) -> Chart:
+    """Draw one point a method at its cost and its value, and the line of those that no other beats in both."""
     metric = setting.metric
     height = look.height(HEIGHT)
     table = f"pareto_{cost.name}"
@@ -121,20 +122,20 @@ def _pareto(cost: Cost, rows: Rows, setting: Setting, look: Look) -> Chart:
         "cost:Q",
         title=f"{cost.words}, {cost.unit}",
         scale=alt.Scale(domain=[lowest_cost - room, highest_cost + room], nice=False),
-        axis=amounts(tickCount=5),
+        axis=cost_axis(tickCount=5),
     )
     last = figure_title("last", setting.comparison.window)
     y = alt.Y("value:Q", title=f"{metric}, {last}", scale=alt.Scale(zero=False, padding=18))
     points = (
-        on(table)
+        chart_on(table)
         .mark_circle(size=90, opacity=1)
-        .encode(x=x, y=y, color=colour(look.palette, None), tooltip=["method:N", "cost:Q", "value:Q"])
+        .encode(x=x, y=y, color=method_colour(look.palette, None), tooltip=["method:N", "cost:Q", "value:Q"])
     )
-    names = on(f"{table}_names").encode(x="cost:Q", y="label:Q", text="method:N")
-    gaps = names.mark_text(**NAME, style=GAP, strokeWidth=5)  # where the dashed line would cross a name
-    names = names.mark_text(**NAME).encode(color=colour(look.palette, None))
+    names = chart_on(f"{table}_names").encode(x="cost:Q", y="label:Q", text="method:N")
+    gaps = names.mark_text(**NAME_STYLE, style=GAP, strokeWidth=5)  # where the dashed line would cross a name
+    names = names.mark_text(**NAME_STYLE).encode(color=method_colour(look.palette, None))
     front = (
-        on(f"{table}_front")
+        chart_on(f"{table}_front")
         .mark_line(interpolate="step-after", strokeDash=[4, 3], opacity=0.6)
         .encode(x="cost:Q", y="value:Q")
     )
@@ -147,13 +148,13 @@ def _pareto(cost: Cost, rows: Rows, setting: Setting, look: Look) -> Chart:
         name=f"pareto-{cost.name}",
         title=f"{metric.capitalize()} against {cost.words}",
         caption="The dashed line joins the methods that no other method beats in both value and cost.",
-        drawing=filling(front + gaps + points + names, height),
-        tables={table: rows, f"{table}_names": labels, f"{table}_front": best_for_less(compared, setting.higher)},
+        drawing=fill_width(front + gaps + points + names, height),
+        tables={table: rows, f"{table}_names": labels, f"{table}_front": pareto_front(compared, setting.higher)},
         span=2,
     )
 
 
-def best_for_less(rows: Rows, higher: bool) -> list[Row]:
+def pareto_front(rows: Rows, higher: bool) -> list[Row]:
     """Return the rows that no other beats in cost and value, the cheapest first."""
     sign = 1 if higher else -1
     front: list[Row] = []
@@ -163,13 +164,13 @@ def best_for_less(rows: Rows, higher: bool) -> list[Row]:
     return front
 
 
-def traffic(setting: Setting) -> list[Chart]:
+def draw_traffic(setting: Setting) -> list[Chart]:
     """Draw bytes by kind, per method, mean over the finished seeds."""
     rows = []
     for label, runs in setting.methods.items():
         finished = [run for run in runs if run.done]
         for order, (kind, words) in enumerate(KINDS.items()):
-            megabytes = _mean([run.bytes.get(kind, 0.0) / 1e6 for run in finished])
+            megabytes = _mean_or_zero([run.bytes.get(kind, 0.0) / 1e6 for run in finished])
             if megabytes > 0:
                 rows.append({"method": label, "kind": words, "order": order, "MB": round(megabytes, 3)})
     if not rows:
@@ -181,7 +182,7 @@ def traffic(setting: Setting) -> list[Chart]:
         range=[COLOURS[kind] for kind in drawn_kinds],
     )
     chart = (
-        on("traffic")
+        chart_on("traffic")
         .mark_bar()
         .encode(
             x=alt.X("MB:Q", title="MB, up and down, all clients, all rounds"),
@@ -196,13 +197,14 @@ def traffic(setting: Setting) -> list[Chart]:
             name="traffic",
             title="Traffic by kind",
             caption="Mean over the seeds that are finished; questions and rehearsals are counted.",
-            drawing=filling(chart, 24 * len(setting.methods)),
+            drawing=fill_width(chart, 24 * len(setting.methods)),
             tables={"traffic": rows},
         )
     ]
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean_or_zero(values: Sequence[float]) -> float:
+    """Return the mean of the values that are known; 0 where none is."""
     middle = centre(values)
     if middle is None:
         return 0.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
-from sortition.report.charts import Chart, Row, amounts, filling, on
+from sortition.report.charts import Chart, Row, chart_on, cost_axis, fill_width
 from sortition.report.history_digest import HistoryDigest
 from sortition.results.history import FATES, Fate, cohort_of
 
@@ -25,20 +25,20 @@ COLOURS: dict[Fate, str] = {
 }
 SHOWN_CLIENTS = 100  # one row each
 SHOWN_ROUNDS = 80  # one column each
-BARS = 80  # of a chart over all rounds; more rounds share one
-NAMED = 30  # clients whose names fit below an axis
-LABEL = 120  # pixels of a name beside an axis
+MOST_BARS = 80  # of a chart over all rounds; more rounds share one
+MOST_NAMES = 30  # clients whose names fit below an axis
+LABEL_WIDTH = 120  # pixels of a name beside an axis
 
 
-def figures(digest: HistoryDigest) -> list[Chart]:
-    """The strip and how often each client was chosen."""
+def draw_charts(digest: HistoryDigest) -> list[Chart]:
+    """Draw the strip, and how often each client was chosen; nothing where nobody ever was."""
     if not digest.chosen.any():
         return []
-    return [strip(digest), by_client(digest)]
+    return [draw_strip(digest), draw_times_chosen(digest)]
 
 
-def strip(digest: HistoryDigest) -> Chart:
-    """Draw round × client, coloured by what became of whom was chosen, grey where a client could not be."""
+def draw_strip(digest: HistoryDigest) -> Chart:
+    """Draw rounds × clients: coloured by what became of a chosen client, grey where one could not be chosen."""
     clients = _shown_clients(digest)
     labels = axis_names(digest, clients)
     label_of = dict(zip(clients.tolist(), labels, strict=True))
@@ -48,31 +48,33 @@ def strip(digest: HistoryDigest) -> Chart:
         "round:O",
         title="round, from 0",
         scale=alt.Scale(domain=rounds),
-        axis=alt.Axis(values=_sparse(rounds, 10), labelAngle=0, ticks=False),
+        axis=alt.Axis(values=_sparse_ticks(rounds, 10), labelAngle=0, ticks=False),
     )
     y = alt.Y(
         "client:N",
         title=None,
         sort=labels,
         scale=alt.Scale(domain=labels),
-        axis=alt.Axis(labelLimit=LABEL, labelOverlap="greedy", ticks=False, domain=False),
+        axis=alt.Axis(labelLimit=LABEL_WIDTH, labelOverlap="greedy", ticks=False, domain=False),
     )
     size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.88)}
     tooltip = ["round:O", "client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "weight:Q", "reason:N"]
-    absence = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y, tooltip=["round:O", "client:N"])
-    marks = on("strip").mark_rect(**size).encode(x=x, y=y, color=_colour(list(digest.totals)), tooltip=tooltip)
+    absence = chart_on("away").mark_rect(color="#9993", **size).encode(x=x, y=y, tooltip=["round:O", "client:N"])
+    marks = (
+        chart_on("strip").mark_rect(**size).encode(x=x, y=y, color=_fate_colour(list(digest.totals)), tooltip=tooltip)
+    )
     row_height = 16 if len(labels) <= 40 else 7
     height = max(120, min(640, row_height * len(labels)))
     return Chart(
         name="strip",
         title="Round by round",
         caption=_strip_caption(digest, clients, rounds),
-        drawing=filling(absence + marks, height),
-        tables={"away": _away(digest, label_of, first), "strip": _chosen(digest, label_of, first)},
+        drawing=fill_width(absence + marks, height),
+        tables={"away": _absent_rows(digest, label_of, first), "strip": _chosen_rows(digest, label_of, first)},
     )
 
 
-def _chosen(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[Row]:
+def _chosen_rows(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[Row]:
     """Return what became of the shown clients that were chosen, from one round on."""
     rows = []
     for record, outcome in zip(digest.records[first:], digest.outcomes[first:], strict=True):
@@ -94,7 +96,8 @@ def _chosen(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list
 
 
 def _strip_caption(digest: HistoryDigest, clients: Array, rounds: Sequence[int]) -> str:
-    caption = "Coloured where a client was chosen; point at a place for its weight and what was said."
+    """Say what the colours of the strip mean, and which rounds and clients it shows."""
+    caption = "Coloured where a client was chosen; point at a place for its weight and why it was lost."
     if digest.available is not None:
         caption += " Grey: it could not be chosen."
     if len(rounds) < len(digest.records):
@@ -105,14 +108,14 @@ def _strip_caption(digest: HistoryDigest, clients: Array, rounds: Sequence[int])
 
 
 def _shown_clients(digest: HistoryDigest) -> Array:
-    """All clients, or those that were chosen most often, by id."""
+    """Return all clients by id; of many, those that were chosen most often."""
     if digest.history.clients <= SHOWN_CLIENTS:
         return np.arange(digest.history.clients)
     return np.sort(np.argsort(-digest.chosen, kind="stable")[:SHOWN_CLIENTS])
 
 
 def axis_names(digest: HistoryDigest, clients: Array) -> list[str]:
-    """Names for an axis, each of them once: two clients whose names look the same have their id beside it."""
+    """Return a name for each client that no other has: where two names look the same, the id stands beside them."""
     names = [digest.history.names.short(client) for client in clients.tolist()]
     return [
         name if names.count(name) == 1 else f"{name} (id {client})"
@@ -120,7 +123,7 @@ def axis_names(digest: HistoryDigest, clients: Array) -> list[str]:
     ]
 
 
-def _away(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[Row]:
+def _absent_rows(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[Row]:
     """Return the shown clients that could not be chosen, from one round on; none where that is not known."""
     if digest.available is None:
         return []
@@ -133,10 +136,10 @@ def _away(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[R
     return rows
 
 
-def by_client(digest: HistoryDigest) -> Chart:
-    """How often each client was chosen, and what became of it; of very many clients, how many were how often."""
+def draw_times_chosen(digest: HistoryDigest) -> Chart:
+    """Draw how often each client was chosen and what became of it; of many clients, a histogram of how often."""
     if digest.history.clients > SHOWN_CLIENTS:
-        return _how_many(digest)
+        return _draw_times_chosen_histogram(digest)
     order = np.argsort(-digest.chosen, kind="stable")
     labels = axis_names(digest, order)
     rows = [
@@ -145,7 +148,7 @@ def by_client(digest: HistoryDigest) -> Chart:
         for fate, counts in digest.by_client.items()
         if counts[client]
     ]
-    has_names = len(labels) <= NAMED
+    has_names = len(labels) <= MOST_NAMES
     client_axis = alt.X(
         "client:N",
         sort=labels,
@@ -154,12 +157,12 @@ def by_client(digest: HistoryDigest) -> Chart:
         axis=alt.Axis(labelAngle=-40, labelLimit=90, labels=has_names, ticks=False),
     )
     chart = (
-        on("by_client")
+        chart_on("by_client")
         .mark_bar()
         .encode(
             x=client_axis,
-            y=alt.Y("rounds:Q", title="times chosen", axis=_whole_axis(int(digest.chosen.max()))),
-            color=_colour(list(digest.totals)),
+            y=alt.Y("rounds:Q", title="times chosen", axis=_whole_number_axis(int(digest.chosen.max()))),
+            color=_fate_colour(list(digest.totals)),
             order=alt.Order("order:Q"),
             tooltip=["client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "rounds:Q"],
         )
@@ -169,12 +172,13 @@ def by_client(digest: HistoryDigest) -> Chart:
         name="by-client",
         title="How often each client was chosen",
         caption=caption,
-        drawing=filling(chart, 260),
+        drawing=fill_width(chart, 260),
         tables={"by_client": rows},
     )
 
 
-def _how_many(digest: HistoryDigest) -> Chart:
+def _draw_times_chosen_histogram(digest: HistoryDigest) -> Chart:
+    """Draw how many clients were chosen how often."""
     times, clients = np.unique(digest.chosen, return_counts=True)
     rows = []
     for positions in np.array_split(np.arange(times.size), min(times.size, 40)):
@@ -186,11 +190,11 @@ def _how_many(digest: HistoryDigest) -> Chart:
             span = f"{lowest}–{highest}"
         rows.append({"times": span, "clients": int(clients[positions].sum())})
     chart = (
-        on("how_many")
+        chart_on("how_many")
         .mark_bar(color=COLOURS["standby"])
         .encode(
             x=alt.X("times:N", sort=None, title="times chosen", axis=alt.Axis(labelAngle=0, labelOverlap="greedy")),
-            y=alt.Y("clients:Q", axis=amounts()),
+            y=alt.Y("clients:Q", axis=cost_axis()),
             tooltip=["times:N", "clients:Q"],
         )
     )
@@ -199,15 +203,15 @@ def _how_many(digest: HistoryDigest) -> Chart:
         name="by-client",
         title="How often clients were chosen",
         caption=caption,
-        drawing=filling(chart, 240),
+        drawing=fill_width(chart, 240),
         tables={"how_many": rows},
     )
 
 
-def round_by_round(digest: HistoryDigest) -> Chart:
-    """How many were used, not needed and lost in each round."""
+def draw_fates_by_round(digest: HistoryDigest) -> Chart:
+    """Draw what became of the chosen clients in each round."""
     rows = []
-    for start, end in _spans(len(digest.records)):
+    for start, end in _bar_spans(len(digest.records)):
         for fate in FATES:
             clients = sum(list(outcome.values()).count(fate) for outcome in digest.outcomes[start:end])
             if clients:
@@ -219,33 +223,33 @@ def round_by_round(digest: HistoryDigest) -> Chart:
                         "clients": round(clients / (end - start), 2),
                     }
                 )
-    starts = [digest.records[start]["round"] for start, _ in _spans(len(digest.records))]
+    starts = [digest.records[start]["round"] for start, _ in _bar_spans(len(digest.records))]
     chart = (
-        on("fates")
+        chart_on("fates")
         .mark_bar()
         .encode(
             x=_rounds_axis(starts),
-            y=alt.Y("clients:Q", title="clients", axis=_whole_axis(max(map(len, digest.outcomes)))),
-            color=_colour(list(digest.totals)),
+            y=alt.Y("clients:Q", title="clients", axis=_whole_number_axis(max(map(len, digest.outcomes)))),
+            color=_fate_colour(list(digest.totals)),
             order=alt.Order("order:Q"),
             tooltip=["round:O", alt.Tooltip("fate:N", title="what became of them"), "clients:Q"],
         )
     )
-    caption = f"Everybody who was chosen, by what became of them.{_averaged(len(digest.records))}"
+    caption = f"Everybody who was chosen, by what became of them.{_averaging_sentence(len(digest.records))}"
     return Chart(
         name="fates",
         title="What became of the chosen",
         caption=caption,
-        drawing=filling(chart, 240),
+        drawing=fill_width(chart, 240),
         tables={"fates": rows},
     )
 
 
-def duration(digest: HistoryDigest) -> Chart | None:
-    """Seconds of each round by the server's clock, its questions included; None where no record has a clock."""
+def draw_durations(digest: HistoryDigest) -> Chart | None:
+    """Draw the seconds of each round by the server's clock, questions included; None where no record has a clock."""
     rows = []
     starts = []
-    for start, end in _spans(len(digest.records)):
+    for start, end in _bar_spans(len(digest.records)):
         durations = [seconds for seconds in digest.seconds[start:end] if seconds is not None]
         if durations:
             first_round = digest.records[start]["round"]
@@ -254,54 +258,58 @@ def duration(digest: HistoryDigest) -> Chart | None:
     if not rows:
         return None
     chart = (
-        on("duration")
+        chart_on("duration")
         .mark_bar(color=COLOURS["standby"])
-        .encode(x=_rounds_axis(starts), y=alt.Y("seconds:Q", axis=amounts()), tooltip=["round:O", "seconds:Q"])
+        .encode(x=_rounds_axis(starts), y=alt.Y("seconds:Q", axis=cost_axis()), tooltip=["round:O", "seconds:Q"])
     )
     caption = "From the end of the round before to the end of this one: waiting for clients counts."
-    caption += _averaged(len(digest.records))
+    caption += _averaging_sentence(len(digest.records))
     return Chart(
         name="seconds",
         title="Seconds a round",
         caption=caption,
-        drawing=filling(chart, 220),
+        drawing=fill_width(chart, 220),
         tables={"duration": rows},
     )
 
 
 def _rounds_axis(rounds: Sequence[int]) -> alt.X:
-    axis = alt.Axis(values=_sparse(rounds, 10), labelAngle=0, ticks=False)
+    """Return an axis of rounds with about ten labels."""
+    axis = alt.Axis(values=_sparse_ticks(rounds, 10), labelAngle=0, ticks=False)
     return alt.X("round:O", title="round, from 0", scale=alt.Scale(domain=list(rounds)), axis=axis)
 
 
-def _whole_axis(top: int) -> alt.Axis:
-    """Ticks at whole numbers only, from 0 to the top."""
-    return alt.Axis(values=list(range(0, top + 1, max(1, -(-top // 8)))), format="d")
+def _whole_number_axis(top: int) -> alt.Axis:
+    """Return an axis with ticks at whole numbers only, from 0 to ``top``."""
+    step = max(1, -(-top // 8))  # at most nine ticks
+    return alt.Axis(values=list(range(0, top + 1, step)), format="d")
 
 
-def _spans(rounds: int) -> list[tuple[int, int]]:
-    """Return the first round and the end of each bar: all rounds in at most so many bars of equal length."""
-    edges = [*range(0, rounds, _rounds_a_bar(rounds)), rounds]
+def _bar_spans(rounds: int) -> list[tuple[int, int]]:
+    """Return first round and end of each bar; all rounds are divided into at most MOST_BARS bars of equal length."""
+    edges = [*range(0, rounds, _rounds_per_bar(rounds)), rounds]
     return list(pairwise(edges))
 
 
-def _rounds_a_bar(rounds: int) -> int:
-    return -(-rounds // BARS)
+def _rounds_per_bar(rounds: int) -> int:
+    """Return how many rounds share a bar."""
+    return -(-rounds // MOST_BARS)
 
 
-def _averaged(rounds: int) -> str:
+def _averaging_sentence(rounds: int) -> str:
     """Say how many rounds a bar averages, where it is more than one."""
-    width = _rounds_a_bar(rounds)
+    width = _rounds_per_bar(rounds)
     if width > 1:
         return f" Means of {width} rounds."
     return ""
 
 
-def _sparse(values: Sequence[int], most: int) -> list[int]:
-    """About so many of the values of an axis."""
-    return list(values[:: max(1, -(-len(values) // most))])
+def _sparse_ticks(values: Sequence[int], most: int) -> list[int]:
+    """Return at most ``most`` of the values, evenly spread."""
+    step = max(1, -(-len(values) // most))
+    return list(values[::step])
 
 
-def _colour(shown_fates: Sequence[Fate]) -> alt.Color:
+def _fate_colour(shown_fates: Sequence[Fate]) -> alt.Color:
     scale = alt.Scale(domain=list(shown_fates), range=[COLOURS[fate] for fate in shown_fates])
     return alt.Color("fate:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=6))

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import Chart, filling, on, signed_axis
+from sortition.report.charts import Chart, chart_on, fill_width, signed_axis
 from sortition.report.gather import Setting
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, Window, differences
 from sortition.results.verdict_words import figure_title, in_order, unit_of, verdict_text, with_unit
@@ -28,9 +28,9 @@ AREA = "The figure is the mean over the whole curve, the area under it."
 SAME = "Here these are all rounds, so the mean over the whole curve is the same."
 
 
-def forests(setting: Setting) -> list[Chart | str]:
+def draw_forests(setting: Setting) -> list[Chart | str]:
     """Draw the differences at the end of the curve and over all of it; a sentence where both are of the same rounds."""
-    plots = [forest(setting, figure) for figure in setting.comparison.compared]
+    plots = [draw_forest(setting, figure) for figure in setting.comparison.compared]
     charts: list[Chart | str] = [plot for plot in plots if plot is not None]
     basis = setting.comparison.basis
     if isinstance(basis, Window) and basis.whole:
@@ -38,11 +38,11 @@ def forests(setting: Setting) -> list[Chart | str]:
     return charts
 
 
-def forest(setting: Setting, figure: str) -> Chart | None:
+def draw_forest(setting: Setting, figure: str) -> Chart | None:
     """Draw the differences of a compared figure from the baseline; None where nothing is compared."""
     comparisons = [
         comparison
-        for comparison in in_order(setting.compared(figure).values())
+        for comparison in in_order(setting.against_baseline(figure).values())
         if not math.isnan(comparison.difference)
     ]
     if not comparisons:
@@ -68,9 +68,9 @@ def forest(setting: Setting, figure: str) -> Chart | None:
         title=f"{title}: difference from {setting.baseline}",
         caption=caption,
         reading=reading,
-        drawing=filling(_drawing(order, axis_title), ROW_HEIGHT * len(order)),
+        drawing=fill_width(_draw_layers(order, axis_title), ROW_HEIGHT * len(order)),
         tables={
-            "forest": [_row(comparison, scale) for comparison in comparisons],
+            "forest": [_comparison_row(comparison, scale) for comparison in comparisons],
             "forest_seeds": seeds,
             "forest_region": [{"edge": -region, "other": region, "zero": 0.0}],
         },
@@ -85,7 +85,7 @@ def _colours_text(comparisons: Sequence[Comparison]) -> str:
     return f"Colours are verdicts: {', '.join(meanings)}."
 
 
-def _row(comparison: Comparison, scale: float) -> dict[str, Any]:
+def _comparison_row(comparison: Comparison, scale: float) -> dict[str, Any]:
     """Return the row of a comparison; intervals that do not exist are as short as the point."""
     row: dict[str, Any] = {
         "method": comparison.method,
@@ -102,29 +102,31 @@ def _row(comparison: Comparison, scale: float) -> dict[str, Any]:
 
 
 def _seed_differences(setting: Setting, label: str, figure: str) -> list[float]:
+    """Return the difference from the baseline on each seed that both have."""
     key = f"{figure}-{setting.metric}"
     method_values = {seed: figures.get(key) for seed, figures in setting.figures[label].items()}
     baseline_values = {seed: figures.get(key) for seed, figures in setting.figures[setting.baseline or ""].items()}
     return [float(difference) for difference in differences(method_values, baseline_values)]
 
 
-def _drawing(order: list[str], title: str) -> alt.LayerChart:
+def _draw_layers(order: list[str], title: str) -> alt.LayerChart:
+    """Draw the shaded region, the seeds, both intervals and the point of each method."""
     y = alt.Y("method:N", sort=order, title=None, axis=alt.Axis(labelLimit=180, ticks=False, domain=False))
     edge = alt.X("edge:Q", title=title, axis=signed_axis())
     colour = alt.Color("verdict:N", scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
-    base = on("forest").encode(
+    base = chart_on("forest").encode(
         y=y,
         color=colour,
         tooltip=["method:N", alt.Tooltip("words:N", title="verdict"), "difference:Q", "low:Q", "high:Q", "p:Q"],
     )
-    region = on("forest_region").mark_rect(opacity=0.13, color="#7d8894").encode(x=edge, x2="other:Q")
-    dashed = on("forest_region").mark_rule(strokeDash=[3, 3], opacity=0.6)
-    seeds = on("forest_seeds").mark_circle(size=22, opacity=0.9, color=SEED_COLOUR, yOffset=SEED_OFFSET)
+    region = chart_on("forest_region").mark_rect(opacity=0.13, color="#7d8894").encode(x=edge, x2="other:Q")
+    dashed = chart_on("forest_region").mark_rule(strokeDash=[3, 3], opacity=0.6)
+    seeds = chart_on("forest_seeds").mark_circle(size=22, opacity=0.9, color=SEED_COLOUR, yOffset=SEED_OFFSET)
     return alt.layer(
         region,
         dashed.encode(x="edge:Q"),
         dashed.encode(x="other:Q"),
-        on("forest_region").mark_rule(strokeWidth=1.5).encode(x="zero:Q"),
+        chart_on("forest_region").mark_rule(strokeWidth=1.5).encode(x="zero:Q"),
         seeds.encode(y=y, x="seed:Q"),
         base.mark_rule(strokeWidth=1.5, yOffset=BAR_OFFSET).encode(x="low:Q", x2="high:Q"),
         base.mark_rule(strokeWidth=5, opacity=0.55, yOffset=BAR_OFFSET).encode(x="inner_low:Q", x2="inner_high:Q"),

@@ -18,15 +18,15 @@ from sortition.report.charts import (
     Chart,
     Row,
     Rows,
-    amounts,
-    filling,
-    headed,
-    on,
+    chart_on,
+    cost_axis,
+    fill_width,
     signed_axis,
     spread_out,
+    with_title_lines,
 )
 from sortition.report.digest import Digest
-from sortition.report.gather import Setting, evenly_spread
+from sortition.report.gather import Setting, evenly_spread_positions
 from sortition.report.look import LONGEST_NAME, Look
 from sortition.report.palette import Palette
 from sortition.results.metrics import smoothed
@@ -92,7 +92,7 @@ def cost_axes(setting: Setting) -> list[CostAxis]:
     return axes
 
 
-def curves(setting: Setting, metric: str) -> pl.DataFrame:
+def mean_curves(setting: Setting, metric: str) -> pl.DataFrame:
     """Return the mean over seeds and its 95 % interval (t), per method, axis, place on it and smoothing."""
     axes = cost_axes(setting)
     frames = [
@@ -102,10 +102,10 @@ def curves(setting: Setting, metric: str) -> pl.DataFrame:
         for axis in axes
     ]
     frame = pl.concat([frame for frame in frames if frame.height])
-    return within_range(banded(frame, ["method", "axis", "smoothing", "x"]), metric)
+    return clip_bands(mean_with_interval(frame, ["method", "axis", "smoothing", "x"]), metric)
 
 
-def within_range(bands: pl.DataFrame, metric: str) -> pl.DataFrame:
+def clip_bands(bands: pl.DataFrame, metric: str) -> pl.DataFrame:
     """Return bands that end where the metric does: no accuracy is below 0 or above 1."""
     lowest, highest = RANGES.get(metric, (-np.inf, np.inf))
     return bands.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
@@ -120,7 +120,7 @@ def curves_at_cost(setting: Setting, metric: str, currency: Currency) -> pl.Data
     return _seed_curves(runs, metric, 1, [axis]).with_columns(setting=pl.lit(setting.name))
 
 
-def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
+def mean_with_interval(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
     """Return the mean of ``value`` over the rows of each key, its 95 % interval, and the means of other columns.
 
     Fewer than three rows have no interval: it is as short as the mean.
@@ -142,7 +142,7 @@ def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
 def _shown_rounds(setting: Setting) -> Array:
     """Return the rounds that all curves show: a mean over seeds needs the same ones, though some runs are shorter."""
     evaluated = np.unique(np.concatenate([run.rounds for run in setting.runs]))
-    return evaluated[evenly_spread(evaluated.size, POINTS)]
+    return evaluated[evenly_spread_positions(evaluated.size, POINTS)]
 
 
 def _seed_curve(run: Digest, metric: str, width: int, axis: CostAxis) -> pl.DataFrame:
@@ -161,7 +161,7 @@ def _seed_curve(run: Digest, metric: str, width: int, axis: CostAxis) -> pl.Data
     )
 
 
-def rounded(frame: pl.DataFrame, digits: int = 4) -> list[Row]:
+def rounded_rows(frame: pl.DataFrame, digits: int = 4) -> list[Row]:
     """Return rows with short numbers, costs with five digits: half the page is data."""
     numbers = [name for name, kind in frame.schema.items() if kind.is_float() and name != "x"]
     frame = frame.with_columns(pl.col(name).round(digits) for name in numbers)
@@ -170,18 +170,18 @@ def rounded(frame: pl.DataFrame, digits: int = 4) -> list[Row]:
     return frame.to_dicts()
 
 
-def colour(palette: Palette, legend: alt.Legend | None) -> alt.Color:
+def method_colour(palette: Palette, legend: alt.Legend | None) -> alt.Color:
     """Return the constant colour of each method."""
     return alt.Color("method:N", scale=alt.Scale(domain=palette.labels, range=palette.colours), legend=legend)
 
 
-def dash(palette: Palette, legend: alt.Legend | None) -> alt.StrokeDash:
+def method_dash(palette: Palette, legend: alt.Legend | None) -> alt.StrokeDash:
     """Return the constant line pattern of each method."""
     scale = alt.Scale(domain=palette.labels, range=palette.dashes)
     return alt.StrokeDash("method:N", scale=scale, legend=legend)
 
 
-def lines(
+def draw_lines(
     table: str,
     look: Look,
     *,
@@ -194,22 +194,22 @@ def lines(
     """Draw a line a method with its name beside its end, or in a legend; the one under the pointer stands out."""
     chosen = alt.selection_point(fields=["method"], on="pointerover", clear="pointerout", name=f"chosen_{table}")
     palette = look.palette
-    base = prepare(on(table)).encode(x=x)
+    base = prepare(chart_on(table)).encode(x=x)
     line = base.mark_line(strokeWidth=2).encode(
         y=y,
-        color=colour(palette, look.line_legend),
-        strokeDash=dash(palette, look.line_legend),
+        color=method_colour(palette, look.line_legend),
+        strokeDash=method_dash(palette, look.line_legend),
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
         tooltip=tooltip,
     )
     names = (
-        prepare(on(f"{table}_names"))
+        prepare(chart_on(f"{table}_names"))
         .mark_text(align="left", dx=6, fontSize=11, fontWeight=600, limit=LONGEST_NAME)
         .encode(
             x=alt.value("width"),
             y=alt.Y("label:Q"),
             text="method:N",
-            color=colour(palette, None),
+            color=method_colour(palette, None),
             opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.25)),
         )
     )
@@ -218,7 +218,7 @@ def lines(
         layers.append(names)
     if band:
         shade = alt.condition(chosen, alt.value(0.16), alt.value(0.02))
-        shades = colour(palette, look.line_legend)
+        shades = method_colour(palette, look.line_legend)
         area = base.mark_area().encode(y=alt.Y("low:Q"), y2="high:Q", color=shades, opacity=shade)
         layers.insert(0, area)
     return alt.layer(*layers)
@@ -257,7 +257,7 @@ def _extent(rows: Rows, value: str, *, zero: bool) -> tuple[float, float]:
     return min(heights), max(heights)
 
 
-def figures(setting: Setting, look: Look) -> list[Chart]:
+def draw_charts(setting: Setting, look: Look) -> list[Chart]:
     """Draw accuracy and loss against a chosen axis, and the difference from the baseline."""
     fewest_evaluations = min(run.rounds.size for run in setting.runs)
     if fewest_evaluations >= 2 * SMOOTHINGS[1]:
@@ -266,21 +266,21 @@ def figures(setting: Setting, look: Look) -> list[Chart]:
         width = 1
     charts = []
     if setting.baseline is not None and len(setting.methods) > 1:
-        charts += _difference(setting, setting.baseline, look, width)
+        charts += _draw_difference(setting, setting.baseline, look, width)
     metrics = tested_metrics(setting.first.config)
     for metric in sorted(metrics, key=lambda metric: metric != setting.metric):
-        rows = rounded(curves(setting, metric))
+        rows = rounded_rows(mean_curves(setting, metric))
         charts.append(
             Chart(
                 name=metric,
                 title=f"Test {metric}",
-                caption=_caption(setting, width, _band(rows)),
-                hint=f"{_hint(setting)} {HINT}".lstrip(),
-                reading=_reading(_means(width), _band(rows)),
-                drawing=_curve(setting, metric, look, width, _band(rows)),
+                caption=_caption_text(setting, width, _band_text(rows)),
+                hint=f"{_hint_text(setting)} {HINT}".lstrip(),
+                reading=_reading_sentence(_line_text(width), _band_text(rows)),
+                drawing=_draw_curves(setting, metric, look, width, _band_text(rows)),
                 tables={
                     f"curves_{metric}": rows,
-                    f"curves_{metric}_names": _names(rows, look.height(HEIGHT), by="smoothing"),
+                    f"curves_{metric}_names": _name_rows(rows, look.height(HEIGHT), by="smoothing"),
                     "axis_title": [{"at": 0}],
                 },
             )
@@ -288,7 +288,7 @@ def figures(setting: Setting, look: Look) -> list[Chart]:
     return charts
 
 
-def _names(rows: Rows, height: int, by: str = "") -> list[Row]:
+def _name_rows(rows: Rows, height: int, by: str = "") -> list[Row]:
     """Return where the names of methods stand, for each axis."""
     labels = []
     for currency in dict.fromkeys(row["axis"] for row in rows):
@@ -302,20 +302,21 @@ def _axis_parameter(setting: Setting) -> alt.Parameter:
     return alt.param(name=AXIS, value=setting.comparison.currency)
 
 
-def _axis_title(height: int) -> alt.Chart:
+def _axis_title_mark(height: int) -> alt.Chart:
     """Return the title of the axis, which follows the switch."""
     titles = ", ".join(f"'{currency}': '{title}'" for currency, title in AXES.items())
-    return on("axis_title").mark_text(
+    return chart_on("axis_title").mark_text(
         text=alt.ExprRef(f"{{{titles}}}[{AXIS}]"), y=height + AXIS_TITLE, x=alt.ExprRef("width / 2")
     )
 
 
-def _cost_x() -> alt.X:
+def _cost_x_axis() -> alt.X:
+    """Return the horizontal axis of curves over a cost; its title is a mark of its own, which follows the switch."""
     ticks = alt.ExprRef("ceil(width / 70)")
-    return alt.X("x:Q", title=" ", axis=amounts(tickCount=ticks), scale=alt.Scale(nice=False, zero=False))
+    return alt.X("x:Q", title=" ", axis=cost_axis(tickCount=ticks), scale=alt.Scale(nice=False, zero=False))
 
 
-def _band(rows: Rows) -> str:
+def _band_text(rows: Rows) -> str:
     """Say what the bands are; nothing where there are none."""
     has_bands = any(row["n"] >= FEWEST_SEEDS for row in rows)
     if has_bands:
@@ -323,14 +324,14 @@ def _band(rows: Rows) -> str:
     return ""
 
 
-def _means(width: int, over: str = "mean over seeds") -> str:
+def _line_text(width: int, over: str = "mean over seeds") -> str:
     """Say what a line is."""
     if width == 1:
         return over
     return f"{over}, running mean of {width} rounds"
 
 
-def _reading(means: str, band: str) -> str:
+def _reading_sentence(means: str, band: str) -> str:
     """Say what lines and bands are, in one sentence."""
     text = f"Lines: {means}"
     if band:
@@ -338,7 +339,7 @@ def _reading(means: str, band: str) -> str:
     return f"{text}."
 
 
-def _caption(setting: Setting, width: int, band: str) -> str:
+def _caption_text(setting: Setting, width: int, band: str) -> str:
     """Say what else a reader must know of curves as they are first drawn, on the page and in a paper."""
     sentences = []
     if width > 1:
@@ -350,14 +351,14 @@ def _caption(setting: Setting, width: int, band: str) -> str:
     return " ".join(sentences)
 
 
-def _hint(setting: Setting) -> str:
+def _hint_text(setting: Setting) -> str:
     """Say what curves are after a switch of the axis, which only the page has."""
     if setting.comparison.currency == "rounds":
         return AT_COST
     return ""
 
 
-def _curve(setting: Setting, metric: str, look: Look, width: int, band: str) -> Any:
+def _draw_curves(setting: Setting, metric: str, look: Look, width: int, band: str) -> Any:
     """Draw the curves of a metric, with a choice of smoothing, which begins at ``width``."""
     smoothing = alt.param(
         name=f"smooth_{metric}",
@@ -368,10 +369,10 @@ def _curve(setting: Setting, metric: str, look: Look, width: int, band: str) -> 
     def prepare(chart: alt.Chart) -> alt.Chart:
         return chart.transform_filter(f"datum.smoothing == smooth_{metric} && datum.axis == {AXIS}")
 
-    drawing = lines(
+    drawing = draw_lines(
         f"curves_{metric}",
         look,
-        x=_cost_x(),
+        x=_cost_x_axis(),
         y=alt.Y("mean:Q", title=f"test {metric}", scale=alt.Scale(zero=False)),
         tooltip=[
             "method:N",
@@ -386,11 +387,11 @@ def _curve(setting: Setting, metric: str, look: Look, width: int, band: str) -> 
     means = alt.ExprRef(
         f"'mean over seeds' + (smooth_{metric} > 1 ? ', running mean of ' + smooth_{metric} + ' rounds' : '')"
     )
-    drawing = (drawing + _axis_title(height)).add_params(smoothing, _axis_parameter(setting))
-    return headed(filling(drawing, height), means, band)
+    drawing = (drawing + _axis_title_mark(height)).add_params(smoothing, _axis_parameter(setting))
+    return with_title_lines(fill_width(drawing, height), means, band)
 
 
-def _difference(setting: Setting, baseline: str, look: Look, width: int) -> list[Chart]:
+def _draw_difference(setting: Setting, baseline: str, look: Look, width: int) -> list[Chart]:
     """Draw each method's curve minus the baseline's, seed by seed; nothing where no seed is common."""
     metric = setting.metric
     axes = cost_axes(setting)
@@ -402,12 +403,12 @@ def _difference(setting: Setting, baseline: str, look: Look, width: int) -> list
     paired = method_curves.join(baseline_values, on=["seed", "axis", "x"]).with_columns(value=difference)
     if not paired.height:
         return []
-    rows = rounded(banded(paired, ["method", "axis", "x"]), 3)
+    rows = rounded_rows(mean_with_interval(paired, ["method", "axis", "x"]), 3)
     unit = unit_of(metric).name or metric
-    drawing = lines(
+    drawing = draw_lines(
         "gap",
         look,
-        x=_cost_x(),
+        x=_cost_x_axis(),
         y=alt.Y("mean:Q", title=f"{metric} − {baseline}, {unit}", axis=signed_axis()),
         tooltip=[
             "method:N",
@@ -418,19 +419,19 @@ def _difference(setting: Setting, baseline: str, look: Look, width: int) -> list
         band=True,
         prepare=lambda chart: chart.transform_filter(f"datum.axis == {AXIS}"),
     )
-    zero = on("axis_title").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
+    zero = chart_on("axis_title").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
     height = look.height(DIFFERENCE_HEIGHT)
-    drawing = (drawing + zero + _axis_title(height)).add_params(_axis_parameter(setting))
-    means = _means(width, "mean over paired seeds")
+    drawing = (drawing + zero + _axis_title_mark(height)).add_params(_axis_parameter(setting))
+    means = _line_text(width, "mean over paired seeds")
     return [
         Chart(
             name="difference",
             title=f"Difference from {baseline}",
-            caption=f"{SINGLE_PLACES} {_caption(setting, width, _band(rows))}".rstrip(),
-            hint=_hint(setting),
-            reading=_reading(means, _band(rows)),
-            drawing=headed(filling(drawing, height), means, _band(rows)),
-            tables={"gap": rows, "gap_names": _names(rows, height), "axis_title": [{"at": 0}]},
+            caption=f"{SINGLE_PLACES} {_caption_text(setting, width, _band_text(rows))}".rstrip(),
+            hint=_hint_text(setting),
+            reading=_reading_sentence(means, _band_text(rows)),
+            drawing=with_title_lines(fill_width(drawing, height), means, _band_text(rows)),
+            tables={"gap": rows, "gap_names": _name_rows(rows, height), "axis_title": [{"at": 0}]},
         )
     ]
 

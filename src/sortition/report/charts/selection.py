@@ -6,10 +6,10 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from sortition.report.charts import Chart, Row, filling, headed, on, whole_rounds
-from sortition.report.charts.learning import colour, end_labels, lines, rounded
+from sortition.report.charts import Chart, Row, chart_on, fill_width, rounds_axis, with_title_lines
+from sortition.report.charts.learning import draw_lines, end_labels, method_colour, rounded_rows
 from sortition.report.digest import TIMELINE
-from sortition.report.gather import Setting, evenly_spread
+from sortition.report.gather import Setting, evenly_spread_positions
 from sortition.report.look import Look
 from sortition.report.palette import Palette
 
@@ -19,23 +19,23 @@ DOTS = 60  # of a method in the cloud; of more clients, neighbours share one
 SPANS = 60  # of rounds in the curve of labels; of more rounds, neighbours share one
 
 
-def figures(setting: Setting, look: Look) -> list[Chart | str]:
+def draw_charts(setting: Setting, look: Look) -> list[Chart | str]:
     """Draw the charts that the runs have data for.
 
     A sentence replaces the chart of counts against availability where all clients were available equally often.
     """
     charts: list[Chart | str] = []
     if setting.first.counts:
-        charts.append(selection_counts(setting, look))
-        charts.append(against_availability(setting, look))
-        charts.append(timeline(setting, look.palette))
+        charts.append(draw_selection_counts(setting, look))
+        charts.append(draw_counts_against_availability(setting, look))
+        charts.append(draw_timeline(setting, look.palette))
     if setting.first.skew.size:
-        charts.append(cohort_labels(setting, look))
+        charts.append(draw_cohort_labels(setting, look))
     return charts
 
 
-def selection_counts(setting: Setting, look: Look) -> Chart:
-    """FedGS Fig. 4, FedCor Fig. 6: how often each client trained, clients in order of their count."""
+def draw_selection_counts(setting: Setting, look: Look) -> Chart:
+    """Draw how often each client trained, the most often chosen first (FedGS's Fig. 4, FedCor's Fig. 6)."""
     rows = []
     for label, runs in setting.methods.items():
         counted_runs = [run for run in runs if run.done] or runs
@@ -43,9 +43,9 @@ def selection_counts(setting: Setting, look: Look) -> Chart:
         mean_counts = np.mean(ranked_counts, axis=0)
         rows += [
             {"method": label, "rank": int(position) + 1, "count": round(float(mean_counts[position]), 2)}
-            for position in evenly_spread(mean_counts.size, ROWS)
+            for position in evenly_spread_positions(mean_counts.size, ROWS)
         ]
-    chart = lines(
+    chart = draw_lines(
         "counts",
         look,
         x=alt.X("rank:Q", title="clients, most often selected first", scale=alt.Scale(nice=False)),
@@ -56,14 +56,14 @@ def selection_counts(setting: Setting, look: Look) -> Chart:
         name="counts",
         title="How often each client trained",
         caption="Mean over seeds; a flat line is even.",
-        drawing=filling(chart, look.height(HEIGHT)),
+        drawing=fill_width(chart, look.height(HEIGHT)),
         tables={"counts": rows, "counts_names": end_labels(rows, "count", look.height(HEIGHT), zero=True)},
         span=3,
     )
 
 
-def against_availability(setting: Setting, look: Look) -> Chart | str:
-    """Times selected against rounds available: raw counts would blame a method for clients that were away.
+def draw_counts_against_availability(setting: Setting, look: Look) -> Chart | str:
+    """Draw times selected against rounds available: counts alone would blame a method for absent clients.
 
     Where all clients were available equally often, all points lie above each other, and a sentence says so.
     """
@@ -88,12 +88,12 @@ def against_availability(setting: Setting, look: Look) -> Chart | str:
         ]
     chosen = alt.selection_point(fields=["method"], bind="legend", name="legend_shares")
     chart = (
-        on("shares")
+        chart_on("shares")
         .mark_circle(size=34)
         .encode(
             x=alt.X("available:Q", title="rounds available", scale=alt.Scale(zero=False)),
             y=alt.Y("selected:Q", title="times selected"),
-            color=colour(look.palette, look.method_legend("circle")),
+            color=method_colour(look.palette, look.method_legend("circle")),
             opacity=alt.condition(chosen, alt.value(0.75), alt.value(0.06)),
             tooltip=["method:N", "available:Q", "selected:Q", "clients:Q"],
         )
@@ -107,14 +107,14 @@ def against_availability(setting: Setting, look: Look) -> Chart | str:
         name="availability-counts",
         title="Selected against available",
         caption=caption,
-        drawing=filling(chart, look.height(HEIGHT)),
+        drawing=fill_width(chart, look.height(HEIGHT)),
         tables={"shares": rows},
         span=3,
     )
 
 
-def timeline(setting: Setting, palette: Palette) -> Chart:
-    """FedGS Fig. 8: round × client, unavailable clients greyed, selected ones in the method's colour."""
+def draw_timeline(setting: Setting, palette: Palette) -> Chart:
+    """Draw rounds × clients as FedGS's Fig. 8: absent clients in grey, selected ones in the method's colour."""
     n_clients = setting.first.counts["selected"].size
     clients_per_row = -(-n_clients // ROWS)  # clients that share a row
     n_rounds = min(TIMELINE, max(len(run.cohorts) for run in setting.runs))
@@ -136,16 +136,16 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
         axis=_sparse_axis(n_clients, clients_per_row),
     )
     size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.9)}
-    background = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y)
+    background = chart_on("away").mark_rect(color="#9993", **size).encode(x=x, y=y)
     marks = (
-        on("timeline")
+        chart_on("timeline")
         .transform_filter("datum.method == timeline_method")
         .mark_rect(**size)
-        .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "round:O", "client:O"])
+        .encode(x=x, y=y, color=method_colour(palette, None), tooltip=["method:N", "round:O", "client:O"])
     )
     n_rows = -(-n_clients // clients_per_row)
     height = max(160, min(420, 4 * n_rows))
-    drawing = filling((background + marks).add_params(method), height)
+    drawing = fill_width((background + marks).add_params(method), height)
     return Chart(
         name="timeline",
         title="Round by round",
@@ -154,12 +154,15 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
             "away."
         ),
         reading=f"The method is {first_shown}.",
-        drawing=headed(drawing, alt.ExprRef("timeline_method")),
-        tables={"away": _away(setting, n_rounds, clients_per_row), "timeline": _trained(setting, clients_per_row)},
+        drawing=with_title_lines(drawing, alt.ExprRef("timeline_method")),
+        tables={
+            "away": _absent_rows(setting, n_rounds, clients_per_row),
+            "timeline": _trained_rows(setting, clients_per_row),
+        },
     )
 
 
-def _away(setting: Setting, n_rounds: int, clients_per_row: int) -> list[Row]:
+def _absent_rows(setting: Setting, n_rounds: int, clients_per_row: int) -> list[Row]:
     """Return the rounds and rows of clients in which nobody was available."""
     mask = setting.availability
     if mask is None:
@@ -172,7 +175,7 @@ def _away(setting: Setting, n_rounds: int, clients_per_row: int) -> list[Row]:
     return rows
 
 
-def _trained(setting: Setting, clients_per_row: int) -> list[Row]:
+def _trained_rows(setting: Setting, clients_per_row: int) -> list[Row]:
     """Return the rounds and rows of clients in which somebody trained, of the first seed of each method."""
     rows = []
     for label, runs in setting.methods.items():
@@ -183,13 +186,14 @@ def _trained(setting: Setting, clients_per_row: int) -> list[Row]:
 
 
 def _sparse_axis(n_clients: int, clients_per_row: int) -> alt.Axis:
+    """Return an axis of clients with about eight labels, each the first client of its row."""
     step = max(clients_per_row, -(-n_clients // 8))
     first_clients = [client // clients_per_row * clients_per_row for client in range(0, n_clients, step)]
     return alt.Axis(values=first_clients, ticks=False)
 
 
-def cohort_labels(setting: Setting, look: Look) -> Chart:
-    """Distance of each cohort's label mixture from the population's."""
+def draw_cohort_labels(setting: Setting, look: Look) -> Chart:
+    """Draw the distance of each cohort's label mixture from the population's."""
     width = max(1, max(run.played for run in setting.runs) // SPANS)
     frames = []
     for run in setting.runs:
@@ -203,11 +207,11 @@ def cohort_labels(setting: Setting, look: Look) -> Chart:
         .agg(pl.col("skew").mean())
         .sort("method", "round")
     )
-    rows = rounded(means)
-    chart = lines(
+    rows = rounded_rows(means)
+    chart = draw_lines(
         "mixtures",
         look,
-        x=whole_rounds(),
+        x=rounds_axis(),
         y=alt.Y("skew:Q", title="distance from the population's labels"),
         tooltip=["method:N", "round:Q", "skew:Q"],
     )
@@ -219,6 +223,6 @@ def cohort_labels(setting: Setting, look: Look) -> Chart:
             "Total variation between the labels behind a round's update and everybody's (0: the same), mean over seeds"
             f"{averaged}. It needs no training, and shows much of how a method works."
         ),
-        drawing=filling(chart, look.height(HEIGHT)),
+        drawing=fill_width(chart, look.height(HEIGHT)),
         tables={"mixtures": rows, "mixtures_names": end_labels(rows, "skew", look.height(HEIGHT), zero=True)},
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import Chart, Row, filling, headed, on
-from sortition.report.charts.learning import colour, end_labels, lines
+from sortition.report.charts import Chart, Row, chart_on, fill_width, with_title_lines
+from sortition.report.charts.learning import draw_lines, end_labels, method_colour
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.palette import Palette
@@ -19,7 +19,7 @@ HEIGHT = 260
 WIDE = 20  # the largest over the smallest value, from which on an axis is logarithmic
 
 
-def figures(gathered: Gathered, look: Look) -> list[Chart]:
+def draw_charts(gathered: Gathered, look: Look) -> list[Chart]:
     """Draw a chart for each number that differs between settings."""
     if len(gathered.settings) < 2:
         return []
@@ -29,40 +29,41 @@ def figures(gathered: Gathered, look: Look) -> list[Chart]:
         rows = []
         for setting in sorted(gathered.settings, key=lambda setting: float(values_by_setting[setting.name][key])):
             values = values_by_setting[setting.name]
-            rows += [_row(setting, label, values, key, line=label) for label in setting.methods]
-        axis_title = _axis_title(gathered.settings[0])
-        charts.append(_chart(name=key, parameter=key, title=key, rows=rows, y_title=axis_title, look=look))
+            rows += [_swept_row(setting, label, values, key, line=label) for label in setting.methods]
+        axis_title = _metric_axis_title(gathered.settings[0])
+        charts.append(_draw_parameter(name=key, parameter=key, title=key, rows=rows, y_title=axis_title, look=look))
     return charts
 
 
-def tuning(setting: Setting, look: Look) -> list[Chart]:
+def draw_tuning_charts(setting: Setting, look: Look) -> list[Chart]:
     """Draw a chart for each method that a study has with several values of a parameter."""
     charts = []
     variants_by_method = variants({label: runs[0].config for label, runs in setting.methods.items()})
     for method, values_by_label in variants_by_method.items():
         for key in _numeric_keys(values_by_label):
             labels = sorted(values_by_label, key=lambda label: float(values_by_label[label][key]))
-            rows = [_row(setting, label, values_by_label[label], key, line=method) for label in labels]
+            rows = [_swept_row(setting, label, values_by_label[label], key, line=method) for label in labels]
             charts.append(
-                _chart(
+                _draw_parameter(
                     name=f"{method}-{key}",
                     parameter=key,
                     title=f"{method}: {key}",
                     rows=rows,
-                    y_title=_axis_title(setting),
+                    y_title=_metric_axis_title(setting),
                     look=replace(look, palette=Palette([method], {method: method})),
                 )
             )
     return charts
 
 
-def _axis_title(setting: Setting) -> str:
+def _metric_axis_title(setting: Setting) -> str:
+    """Return the metric and where on its curve it is taken."""
     return f"{setting.metric}, {setting.end_title}"
 
 
-def _row(setting: Setting, label: str, values: Mapping[str, Any], key: str, *, line: str) -> Row:
+def _swept_row(setting: Setting, label: str, values: Mapping[str, Any], key: str, *, line: str) -> Row:
     """Return the point of a method at one value: mean ± sd over seeds, and the other swept values as a text."""
-    row: Row = {"value": float(values[key]), "rest": _other_values(values, key), "method": line}
+    row: Row = {"value": float(values[key]), "rest": _other_values_text(values, key), "method": line}
     middle = setting.centre(label, setting.end_figure)
     if middle is None:
         return {**row, "mean": None, "low": None, "high": None}
@@ -75,7 +76,7 @@ def _row(setting: Setting, label: str, values: Mapping[str, Any], key: str, *, l
     }
 
 
-def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: str, look: Look) -> Chart:
+def _draw_parameter(*, name: str, parameter: str, title: str, rows: list[Row], y_title: str, look: Look) -> Chart:
     """Draw the rows of one parameter; the reader chooses the other swept values where they differ."""
     table = "".join(letter if letter.isalnum() else "_" for letter in f"sweep_{name}")
     other_values = list(dict.fromkeys(row["rest"] for row in rows))
@@ -88,16 +89,16 @@ def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: s
         return chart.transform_filter(f"datum.rest == {table}_rest")
 
     tooltip: list[str | alt.Tooltip] = ["method:N", "value:Q", "mean:Q", "low:Q", "high:Q"]
-    curves = lines(table, look, x=x, y=y, tooltip=tooltip, prepare=prepare)
+    curves = draw_lines(table, look, x=x, y=y, tooltip=tooltip, prepare=prepare)
     spread = (
-        prepare(on(table))
+        prepare(chart_on(table))
         .mark_rule(opacity=0.6)
-        .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour(look.palette, look.line_legend))
+        .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=method_colour(look.palette, look.line_legend))
     )
     points = (
-        prepare(on(table))
+        prepare(chart_on(table))
         .mark_circle(size=50, opacity=1)
-        .encode(x=x, y=y, color=colour(look.palette, look.line_legend))
+        .encode(x=x, y=y, color=method_colour(look.palette, look.line_legend))
     )
     layers = alt.layer(spread, curves, points)
     if len(other_values) > 1:
@@ -106,11 +107,11 @@ def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: s
             value=other_values[0],
             bind=alt.binding_select(options=other_values, name="with "),
         )
-        drawing = headed(
-            filling(layers.add_params(choice), look.height(HEIGHT)), alt.ExprRef(f"'with ' + {table}_rest")
+        drawing = with_title_lines(
+            fill_width(layers.add_params(choice), look.height(HEIGHT)), alt.ExprRef(f"'with ' + {table}_rest")
         )
     else:
-        drawing = filling(layers, look.height(HEIGHT))
+        drawing = fill_width(layers, look.height(HEIGHT))
     return Chart(
         name=f"sweep-{name}",
         title=f"What {title} does",
@@ -132,15 +133,17 @@ def _value_axis(parameter: str, values: list[float]) -> alt.X:
     return alt.X("value:Q", title=parameter, scale=scale, axis=axis)
 
 
-def _other_values(values: Mapping[str, Any], key: str) -> str:
+def _other_values_text(values: Mapping[str, Any], key: str) -> str:
+    """Write the swept values beside the one under ``key``."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in values.items() if name != key)
 
 
 def _numeric_keys(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the keys whose values are numbers in every table."""
     first = next(iter(tables.values()), {})
-    return [key for key in first if _all_numbers(table.get(key) for table in tables.values())]
+    return [key for key in first if _are_numbers(table.get(key) for table in tables.values())]
 
 
-def _all_numbers(values: Iterable[object]) -> bool:
+def _are_numbers(values: Iterable[object]) -> bool:
+    """Tell whether all values are numbers; truth values are not."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

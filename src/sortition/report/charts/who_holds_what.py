@@ -6,8 +6,8 @@ import altair as alt
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.report.charts import Chart, filling, on
-from sortition.report.gather import Setting, evenly_spread
+from sortition.report.charts import Chart, chart_on, fill_width
+from sortition.report.gather import Setting, evenly_spread_positions
 from sortition.report.palette import LABELS
 
 HEIGHT = 240
@@ -16,22 +16,22 @@ CELLS = 80  # along each side of the chart of availability; neighbours share one
 BINS = 30  # of the histogram of sizes
 
 
-def figures(setting: Setting) -> list[Chart | str]:
+def draw_charts(setting: Setting) -> list[Chart | str]:
     """Draw the charts that the runs have data for; return a sentence instead of a chart that would show nothing."""
     charts: list[Chart | str] = []
-    label_counts = setting.labels()
+    label_counts = setting.label_counts
     if label_counts is not None:
-        charts.append(label_holdings(label_counts, f", seed {setting.first.seed}"))
+        charts.append(draw_label_holdings(label_counts, f", seed {setting.first.seed}"))
     if "sizes" in setting.federation:
-        charts.append(size_histogram(setting.federation["sizes"]))
+        charts.append(draw_size_histogram(setting.federation["sizes"]))
     if setting.availability is not None:
-        charts.append(presence(setting.availability))
+        charts.append(draw_presence(setting.availability))
     return charts
 
 
-def label_holdings(counts: Array, of_seed: str = "") -> Chart:
-    """FedGS Fig. 7: one bar a client, one colour a label, as long as its data; ``counts`` are (N, C)."""
-    shown_clients = evenly_spread(len(counts), SHOWN_CLIENTS)
+def draw_label_holdings(counts: Array, of_seed: str = "") -> Chart:
+    """Draw the labels that each client holds, one bar a client, as FedGS's Fig. 7."""
+    shown_clients = evenly_spread_positions(len(counts), SHOWN_CLIENTS)
     rows = [
         {"client": int(client), "label": str(label), "examples": int(counts[client, label])}
         for client in shown_clients
@@ -41,7 +41,7 @@ def label_holdings(counts: Array, of_seed: str = "") -> Chart:
     colours = [LABELS[position % len(LABELS)] for position in range(len(labels))]
     ticks = shown_clients[:: max(1, len(shown_clients) // 10)].tolist()
     chart = (
-        on("partition")
+        chart_on("partition")
         .mark_bar()
         .encode(
             x=alt.X("client:O", axis=alt.Axis(labelAngle=0, values=ticks, ticks=False)),
@@ -61,12 +61,12 @@ def label_holdings(counts: Array, of_seed: str = "") -> Chart:
         name="partition",
         title="Who holds what",
         caption=caption,
-        drawing=filling(chart, HEIGHT),
+        drawing=fill_width(chart, HEIGHT),
         tables={"partition": rows},
     )
 
 
-def size_histogram(client_sizes: Array) -> Chart | str:
+def draw_size_histogram(client_sizes: Array) -> Chart | str:
     """Draw a histogram of examples per client; return a sentence instead where sizes differ by at most one.
 
     Args:
@@ -87,7 +87,7 @@ def size_histogram(client_sizes: Array) -> Chart | str:
         for lower, upper, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
     chart = (
-        on("sizes")
+        chart_on("sizes")
         .mark_bar(color="#56B4E9")
         .encode(
             x=alt.X("from:Q", title="examples per client", bin="binned"),
@@ -103,19 +103,19 @@ def size_histogram(client_sizes: Array) -> Chart | str:
             f"{client_sizes.size:,} clients hold {int(client_sizes.sum()):,} examples; "
             f"median {np.median(client_sizes):,.0f}, from {smallest:,.0f} to {largest:,.0f}."
         ),
-        drawing=filling(chart, HEIGHT),
+        drawing=fill_width(chart, HEIGHT),
         tables={"sizes": rows},
         span=3,
     )
 
 
-def ticks_of(length: int, step: int, start: int) -> list[int]:
+def sparse_ticks(length: int, step: int, start: int) -> list[int]:
     """Return about eight values for the ticks of an axis of groups."""
     values = list(range(start, length + start, step))
     return values[:: max(1, len(values) // 8)]
 
 
-def presence(mask: Array, first: int = 1) -> Chart | str:
+def draw_presence(mask: Array, first: int = 1) -> Chart | str:
     """Draw the share of clients that are reachable, by group of clients and span of rounds.
 
     Return a sentence instead where every client is always reachable.
@@ -141,11 +141,11 @@ def presence(mask: Array, first: int = 1) -> Chart | str:
         for client, share in zip(group_starts, row, strict=True)
     ]
     chart = (
-        on("availability")
+        chart_on("availability")
         .mark_rect()
         .encode(
-            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(n_rounds, span, first), ticks=False)),
-            y=alt.Y("client:O", axis=alt.Axis(values=ticks_of(n_clients, group, 0), ticks=False)),
+            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=sparse_ticks(n_rounds, span, first), ticks=False)),
+            y=alt.Y("client:O", axis=alt.Axis(values=sparse_ticks(n_clients, group, 0), ticks=False)),
             color=alt.Color("available:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="available"),
             tooltip=["round:O", "client:O", "available:Q"],
         )
@@ -158,7 +158,7 @@ def presence(mask: Array, first: int = 1) -> Chart | str:
             f"{100 * mask.mean():.0f} % of the clients on average, "
             f"from {100 * by_round.min():.0f} to {100 * by_round.max():.0f} % in a round."
         ),
-        drawing=filling(chart, HEIGHT),
+        drawing=fill_width(chart, HEIGHT),
         tables={"availability": rows},
         span=3,
     )

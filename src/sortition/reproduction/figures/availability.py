@@ -50,16 +50,16 @@ def make(context: Context, *, data: Toml, mode: list[Toml], shown: int = 100) ->
     return f"{picture}\n\n{table.markdown()}"
 
 
-def _rates(clients_available: Availability, t: int) -> Array:
+def _rates(mode: Availability, t: int) -> Array:
     """Return the probabilities of being reachable in a round; 1 where the mode states none."""
-    rates = clients_available.rates(t)
+    rates = mode.rates(t)
     if rates is None:
-        return np.ones(clients_available.clients)
+        return np.ones(mode.clients)
     return rates
 
 
 def _largest_deviation(masks: Array, rates: Array) -> float:
-    """max over clients of |Σ(mask − rate)| / √Σ rate(1 − rate)."""
+    """Return the largest |Σ(mask − rate)| / √Σ rate(1 − rate) over clients."""
     deviation = np.abs((masks - rates).sum(axis=0))
     standard_error = np.sqrt((rates * (1 - rates)).sum(axis=0))
     varies = standard_error > 1e-9

@@ -45,33 +45,33 @@ def make(
 
     rows = []
     for setting in settings:
-        runs = _comparable(context, setting, methods, at)
+        runs = _runs_to_compare(context, setting, methods, at)
         if runs:
             context.say(f"circles: {setting}")
-            panels = _panels(runs, first_round=at, n_rounds=rounds, quantile=radius)
+            panels = _draw_panels(runs, first_round=at, n_rounds=rounds, quantile=radius)
             rows.append(alt.concat(*panels, columns=3, spacing=12, title=f"{setting}, round {at + 1}"))
     if not rows:
         return ""
     return context.save("circles", alt.vconcat(*rows))
 
 
-def _comparable(context: Context, setting: str, methods: list[str], t: int) -> list[Run]:
+def _runs_to_compare(context: Context, setting: str, methods: list[str], t: int) -> list[Run]:
     """Return one run per method, all of one seed, that chose somebody in round ``t``."""
-    first_run = {run.method: run for run in reversed(context.done(setting=setting))}
+    first_run = {run.method: run for run in reversed(context.finished_runs(setting=setting))}
     runs = [first_run[label] for label in methods if label in first_run]
     return [run for run in runs if run.seed == runs[0].seed and len(run.records) > t and run.records[t]["cohort"]]
 
 
-def _panels(runs: list[Run], *, first_round: int, n_rounds: int, quantile: float) -> list[alt.LayerChart]:
+def _draw_panels(runs: list[Run], *, first_round: int, n_rounds: int, quantile: float) -> list[alt.LayerChart]:
     """Draw a panel per run at the first round, and one of several rounds of the last run."""
     last_run = runs[-1]
-    plane = _plane(runs[0], last_run.records[first_round]["cohort"], quantile)
-    panels = [_panel(run.method, plane, [run.records[first_round]["cohort"]]) for run in runs]
+    plane = _find_plane(runs[0], last_run.records[first_round]["cohort"], quantile)
+    panels = [_draw_panel(run.method, plane, [run.records[first_round]["cohort"]]) for run in runs]
     cohorts = [record["cohort"] for record in last_run.records[first_round : first_round + n_rounds]]
-    return [*panels, _panel(f"{last_run.method}, {len(cohorts)} rounds", plane, cohorts)]
+    return [*panels, _draw_panel(f"{last_run.method}, {len(cohorts)} rounds", plane, cohorts)]
 
 
-def _plane(run: Run, cohort: list[int], quantile: float) -> Plane:
+def _find_plane(run: Run, cohort: list[int], quantile: float) -> Plane:
     """Return the principal coordinates of the first updates; the radius is a quantile of the distance to a cohort."""
     updates = first_gradients(run)
     left_vectors, singular_values, _ = np.linalg.svd(updates - updates.mean(axis=0), full_matrices=False)
@@ -90,7 +90,7 @@ def _distance_to_cohort(positions: Floats, cohort: list[int]) -> Floats:
     return np.asarray(distances.min(axis=1, initial=np.inf))
 
 
-def _panel(title: str, plane: Plane, cohorts: list[list[int]]) -> alt.LayerChart:
+def _draw_panel(title: str, plane: Plane, cohorts: list[list[int]]) -> alt.LayerChart:
     """Draw clients as dots in the colour of their main label, with circles around those chosen."""
     import altair as alt
 
@@ -102,7 +102,7 @@ def _panel(title: str, plane: Plane, cohorts: list[list[int]]) -> alt.LayerChart
     circles: Marks = []
     for t, cohort in enumerate(cohorts):
         for client in cohort:
-            circles += _circle(plane.positions[client], plane.radius, name=f"{t}-{client}", round_number=t + 1)
+            circles += _circle_points(plane.positions[client], plane.radius, name=f"{t}-{client}", round_number=t + 1)
     domain = [float(plane.positions.min() - plane.radius), float(plane.positions.max() + plane.radius)]
     scale = alt.Scale(domain=domain, nice=False)  # one for both axes, so circles stay round
     axes = {"x": alt.X("x:Q", axis=None, scale=scale), "y": alt.Y("y:Q", axis=None, scale=scale)}
@@ -118,7 +118,7 @@ def _panel(title: str, plane: Plane, cohorts: list[list[int]]) -> alt.LayerChart
     return panel.resolve_scale(color="independent").properties(width=210, height=210)
 
 
-def _circle(centre: Array, radius: float, *, name: str, round_number: int) -> Marks:
+def _circle_points(centre: Array, radius: float, *, name: str, round_number: int) -> Marks:
     """Return the points of one circle, in order."""
     angles = np.linspace(0, 2 * np.pi, 49)
     points = centre + radius * np.column_stack([np.cos(angles), np.sin(angles)])

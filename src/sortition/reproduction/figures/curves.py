@@ -22,7 +22,7 @@ def make(
     """Draw one picture, ``<preset>-<name or of>.png``, with the settings side by side."""
     import altair as alt
 
-    runs = context.done(methods=methods)
+    runs = context.finished_runs(methods=methods)
     labels = list(dict.fromkeys(run.method for run in runs))
     panels = []
     for setting in dict.fromkeys(run.setting for run in runs):
@@ -30,13 +30,13 @@ def make(
         for label in labels:
             seeds = [run for run in runs if run.setting == setting and run.method == label]
             points += _mean_curve(seeds, of, smooth)
-        panels.append(_panel(setting, points, of, labels))
+        panels.append(_draw_panel(setting, points, of, labels))
     if not panels:
         return ""
     return context.save(name or of, alt.concat(*panels, columns=2, spacing=20))
 
 
-def _panel(setting: str, points: Marks, of: str, labels: list[str]) -> alt.Chart:
+def _draw_panel(setting: str, points: Marks, of: str, labels: list[str]) -> alt.Chart:
     import altair as alt
 
     return (

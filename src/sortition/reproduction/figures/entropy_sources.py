@@ -78,8 +78,8 @@ def make(
         study_of_setting = _with_alphas(study, alphas)
         for variant in variants:
             context.say(f"{setting}: {variant['label']}")
-            traces = [traced(study_of_setting, variant, n_rounds, seed) for seed in range(n_seeds)]
-            table.rows.append([variant["label"], *_cells(traces)])
+            traces = [trace_run(study_of_setting, variant, n_rounds, seed) for seed in range(n_seeds)]
+            table.rows.append([variant["label"], *_mean_cells(traces)])
         table.notes.append(
             f"{n_rounds} rounds, {n_seeds} seed(s). Ĥ and H: estimated and true label entropy of those who were drawn "
             "by groups, in nats; Ĥ is at most ln 10 = 2.30. Rank correlation: Spearman's, of the estimates that the "
@@ -95,7 +95,7 @@ def _with_alphas(study: Toml, alphas: list[float]) -> Toml:
     return {**study, "data": {**study["data"], "partition": partition}}
 
 
-def _cells(traces: list[Trace]) -> list[str]:
+def _mean_cells(traces: list[Trace]) -> list[str]:
     """Write the means over seeds, and a deviation beside the accuracy."""
     columns = [
         [value for value in column if value is not None]
@@ -134,7 +134,7 @@ def by_size(context: Context, *, study: Toml, settings: dict[str, list[float]], 
     return table.markdown()
 
 
-def traced(study: Toml, variant: Toml, rounds: int, seed: int) -> Trace:
+def trace_run(study: Toml, variant: Toml, rounds: int, seed: int) -> Trace:
     """Play a run; before each round the variant's ``estimate`` replaces those of the rule (without it they stay)."""
     method = {key: value for key, value in variant.items() if key not in ("label", "estimate")}
     replace_estimates = _estimate_of(variant)

@@ -69,14 +69,14 @@ def first_embedding(run: Run) -> tuple[Array, Floats] | None:
 
 def embedding(context: Context, *, setting: str, method: str) -> str:
     """Draw Fig. 7: t-SNE of the embeddings after warm-up, coloured by each client's most frequent label."""
-    for run in context.done(setting=setting, methods=[method]):
+    for run in context.finished_runs(setting=setting, methods=[method]):
         ids_and_rows = first_embedding(run)
         if ids_and_rows is None:
             continue
         ids, x = ids_and_rows
         labels = run.federation()["label_counts"][ids].argmax(axis=1)
-        same_label, other_label = correlations(x, labels)
-        picture = context.save("embedding", _embedding_chart(x, labels))
+        same_label, other_label = mean_correlations(x, labels)
+        picture = context.save("embedding", _draw_embedding(x, labels))
         return (
             f"### Embeddings after warm-up, {setting} (Fig. 7)\n\n{picture}\n\n"
             f"Correlation of two clients with the same main label: {same_label:.2f} on average; else {other_label:.2f}."
@@ -84,7 +84,8 @@ def embedding(context: Context, *, setting: str, method: str) -> str:
     return ""
 
 
-def _embedding_chart(x: Floats, labels: Array) -> alt.Chart:
+def _draw_embedding(x: Floats, labels: Array) -> alt.Chart:
+    """Draw clients in the plane of t-SNE, in the colour of their most frequent label."""
     import altair as alt
     from sklearn.manifold import TSNE
 
@@ -103,7 +104,7 @@ def _embedding_chart(x: Floats, labels: Array) -> alt.Chart:
     return chart.properties(width=360, height=320)
 
 
-def correlations(x: Floats, labels: Array) -> tuple[float, float]:
+def mean_correlations(x: Floats, labels: Array) -> tuple[float, float]:
     """Return the mean correlation x_iᵀx_j of pairs with one label and of pairs with two (unit rows)."""
     r = x @ x.T
     same_label = labels[:, None] == labels
@@ -122,7 +123,7 @@ def frequency(context: Context, *, setting: list[str], methods: list[str]) -> st
     for name in setting:
         points: Marks = []
         for method in methods:
-            runs = context.done(setting=name, methods=[method])
+            runs = context.finished_runs(setting=name, methods=[method])
             counts = [np.sort(run.clients()["selected"])[::-1] for run in runs]
             if counts:
                 mean_counts = np.mean(counts, axis=0).tolist()
@@ -131,14 +132,14 @@ def frequency(context: Context, *, setting: list[str], methods: list[str]) -> st
                     for rank, times in enumerate(mean_counts, start=1)
                 ]
         if points:
-            panels.append(_frequency_chart(name, points, methods))
+            panels.append(_draw_frequency(name, points, methods))
     if not panels:
         return ""
     picture = context.save("frequency", alt.concat(*panels, columns=3, spacing=20))
     return f"### How often each client is chosen, most often first\n\n{picture}"
 
 
-def _frequency_chart(title: str, points: Marks, methods: list[str]) -> alt.Chart:
+def _draw_frequency(title: str, points: Marks, methods: list[str]) -> alt.Chart:
     import altair as alt
 
     return (

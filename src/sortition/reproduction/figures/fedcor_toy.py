@@ -52,6 +52,7 @@ class Toy:
         return np.asarray(self.trained[list(pair)].mean(axis=0))
 
     def _train(self, client: int) -> Floats:
+        """Return the model (3,) after local steps of one client from the common one."""
         x = self.x[client]
         y = self.y[client]
         w = self.w.copy()
@@ -70,7 +71,7 @@ class Toy:
         even_weights = np.full(n, 1 / n)
         correlated, _ = greedy_picks(X, p=even_weights, alpha=np.ones(n), candidates=np.arange(n), k=2, sigma=SIGMA)
         best = self.pairs[int(np.argmin(self.losses.mean(axis=1)))]
-        return {"Ind": _pair(highest_losses), "Cor": _pair(correlated), "Opt": best}
+        return {"Ind": _as_pair(highest_losses), "Cor": _as_pair(correlated), "Opt": best}
 
 
 def make(context: Context, *, samples: int = 15, worlds: int = 50) -> str:
@@ -94,16 +95,16 @@ def make(context: Context, *, samples: int = 15, worlds: int = 50) -> str:
         table.rows.append([rule, f"{rule_losses[:, column].mean():.3f}", f"{share:.0f} %"])
     table.rows.append(["a random pair", f"{random_losses.mean():.3f}", "50 %"])
     toy = Toy(0)
-    picture = context.save("choices", _chart(toy, toy.choices(samples, stream(0, "toy samples"))))
+    picture = context.save("choices", _draw_world(toy, toy.choices(samples, stream(0, "toy samples"))))
     return f"{picture}\n\n{table.markdown()}"
 
 
-def _pair(ids: Array) -> Pair:
+def _as_pair(ids: Array) -> Pair:
     first, second = sorted(int(client) for client in ids)
     return first, second
 
 
-def _chart(toy: Toy, chosen: dict[str, Pair]) -> alt.LayerChart:
+def _draw_world(toy: Toy, chosen: dict[str, Pair]) -> alt.LayerChart:
     """Draw clients by class, rings around those chosen, and the lines that separate the classes."""
     import altair as alt
 

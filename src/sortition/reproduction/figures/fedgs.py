@@ -18,7 +18,7 @@ def counts(context: Context, *, setting: str, methods: list[str] | None = None) 
     """Draw how often each client was sampled, a panel per method, clients in order of their count (first seed)."""
     import altair as alt
 
-    runs = context.done(setting=setting, methods=methods)
+    runs = context.finished_runs(setting=setting, methods=methods)
     first_run = {run.method: run for run in reversed(runs)}
     panels = []
     for method in dict.fromkeys(run.method for run in runs):
@@ -40,7 +40,7 @@ def counts(context: Context, *, setting: str, methods: list[str] | None = None) 
 
 def partition(context: Context) -> str:
     """Draw each client's examples by label, of the first seed that was run."""
-    runs = context.done()
+    runs = context.finished_runs()
     if not runs:
         return ""
     parts = split(validated(Data, runs[0].config["data"], "data"), runs[0].seed)
@@ -50,7 +50,7 @@ def partition(context: Context) -> str:
 
 def best_over_alpha(context: Context, *, paper: dict[str, dict[str, float]]) -> str:
     """Make Table 4: of methods labelled ``graph-α`` the smallest mean best test loss over α, a row per graph."""
-    runs = context.done()
+    runs = context.finished_runs()
     settings = list(dict.fromkeys(run.setting for run in runs)) or list(paper)
     graphs = dict.fromkeys(graph for cells in paper.values() for graph in cells)
     columns = ["graph"]
@@ -62,13 +62,13 @@ def best_over_alpha(context: Context, *, paper: dict[str, dict[str, float]]) -> 
         for setting in settings:
             published = paper.get(setting, {}).get(graph)
             row.append("" if published is None else f"{published:.3f}")
-            row.append(_least_loss(runs, setting, graph))
+            row.append(_least_loss_text(runs, setting, graph))
         table.rows.append(row)
     table.notes.append("In brackets: the α that was best. Differences in the third decimal are within those of seeds.")
     return table.markdown()
 
 
-def _least_loss(runs: list[Run], setting: str, graph: str) -> str:
+def _least_loss_text(runs: list[Run], setting: str, graph: str) -> str:
     """Write the smallest mean best loss over α, and that α; empty where nothing was run."""
     losses_by_alpha: dict[str, list[float]] = {}
     for run in runs:

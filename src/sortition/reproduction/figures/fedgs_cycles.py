@@ -62,8 +62,8 @@ def repeated_cohorts(
         context.say(f"{label}: {len(sigma2)} other edge lengths")
         method_config = configs[0].method
         variants = [load(method_config.name, **{**method_config.options, "sigma2": value}) for value in sigma2]
-        plays = [play(replace(federation, selector=variant), n_rounds) for variant in variants]
-        table.rows.append(_row(f"{label}, σ² from {min(sigma2):g} to {max(sigma2):g}", plays))
+        plays = [play_run(replace(federation, selector=variant), n_rounds) for variant in variants]
+        table.rows.append(_cohorts_row(f"{label}, σ² from {min(sigma2):g} to {max(sigma2):g}", plays))
     context.say(f"{cycles} cycles drawn at random")
     table.rows.append(_row_of_random_cycles(federation, cycles, n_rounds))
     table.notes.append(
@@ -76,11 +76,11 @@ def repeated_cohorts(
 
 def _row_of_seeds(label: str, configs: list[RunConfig], rounds: int) -> list[str]:
     """Play a method with several seeds; return its row, which says whether all have the same cohorts."""
-    plays = [play(setup(config)[1], rounds) for config in configs]
+    plays = [play_run(setup(config)[1], rounds) for config in configs]
     different_runs = {tuple(cohorts) for cohorts, _ in plays}
     if len(different_runs) == 1:
-        return _row(f"{label}, the same in every seed", plays)
-    return _row(f"{label}, by seed", plays)
+        return _cohorts_row(f"{label}, the same in every seed", plays)
+    return _cohorts_row(f"{label}, by seed", plays)
 
 
 def _row_of_random_cycles(federation: Setup, count: int, rounds: int) -> list[str]:
@@ -88,11 +88,11 @@ def _row_of_random_cycles(federation: Setup, count: int, rounds: int) -> list[st
     rng = stream(0, "cycles")
     orders = [rng.permutation(federation.world.n_clients) for _ in range(count)]
     selectors = [FixedCycle(cohorts=random_cycle(order, federation.cohort)) for order in orders]
-    plays = [play(replace(federation, selector=selector), rounds) for selector in selectors]
-    return _row("a partition drawn at random, repeated", plays)
+    plays = [play_run(replace(federation, selector=selector), rounds) for selector in selectors]
+    return _cohorts_row("a partition drawn at random, repeated", plays)
 
 
-def play(federation: Setup, rounds: int) -> tuple[list[Members], float]:
+def play_run(federation: Setup, rounds: int) -> tuple[list[Members], float]:
     """Play a run; return its cohorts and its best test loss."""
     simulation = start(federation)
     cohorts = []
@@ -112,7 +112,7 @@ def random_cycle(order: Ids, size: int) -> tuple[Members, ...]:
     return tuple(tuple(sorted(order[i * size : (i + 1) * size].tolist())) for i in range(n_cohorts))
 
 
-def _row(name: str, plays: list[tuple[list[Members], float]]) -> list[str]:
+def _cohorts_row(name: str, plays: list[tuple[list[Members], float]]) -> list[str]:
     """Return a row of the table: how many cohorts there were in a run, and the spread of the losses."""
     numbers = [len(set(cohorts)) for cohorts, _ in plays]
     losses: Floats = np.array([loss for _, loss in plays])

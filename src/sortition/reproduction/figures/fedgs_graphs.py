@@ -74,7 +74,7 @@ def edges_found(
     table = Table("Edges of the oracle graph found", columns)
     for federation_table in federation:
         data = federation_table["data"]["name"]
-        scores = _scores(context, federation_table, n_seeds)
+        scores = _scores_by_seed(context, federation_table, n_seeds)
         for similarity in ("functional", "cosine"):
             published = paper.get(data, {}).get(similarity)
             if published:
@@ -123,7 +123,7 @@ def cosine_at_every_threshold(context: Context, *, federation: Toml, steps: list
     return table.markdown()
 
 
-def _scores(context: Context, federation: Toml, seeds: int) -> dict[tuple[str, str], list[Floats]]:
+def _scores_by_seed(context: Context, federation: Toml, seeds: int) -> dict[tuple[str, str], list[Floats]]:
     """Return a score for each seed, by similarity and oracle."""
     scores: dict[tuple[str, str], list[Floats]] = defaultdict(list)
     for seed in range(seeds):
@@ -182,7 +182,7 @@ def drawn(context: Context, *, data: Toml) -> str:
     parts = split(validated(Data, data, "figure.data"), 0)
     label_counts = describe(parts.train, parts.dataset.y_train, parts.dataset.classes).counts
     edges = cosine_edges(label_counts)
-    positions = layout(edges)
+    positions = spectral_layout(edges)
     labels_of_client = [np.flatnonzero(row).tolist() for row in label_counts]
     nodes: Marks = [
         {"x": x, "y": y, "label": labels[0], "text": " ".join(map(str, labels))}
@@ -201,7 +201,7 @@ def drawn(context: Context, *, data: Toml) -> str:
     return context.save("graph", (links + dots + names).properties(width=420, height=380, title=title))
 
 
-def layout(joined: Array) -> Floats:
+def spectral_layout(joined: Array) -> Floats:
     """Place clients (N, 2) by the two smoothest non-constant eigenvectors of the graph's Laplacian, spread by rank."""
     weights = np.where(joined, 1.0, 0.02)
     np.fill_diagonal(weights, 0.0)

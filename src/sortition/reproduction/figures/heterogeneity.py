@@ -11,7 +11,13 @@ from scipy.stats import spearmanr
 
 from sortition.core.arrays import Array
 from sortition.reproduction.context import Context, Marks, Toml
-from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measure_heterogeneity
+from sortition.reproduction.theory.heterogeneity import (
+    BETAS,
+    Envelope,
+    Heterogeneity,
+    fit_envelope,
+    measure_heterogeneity,
+)
 from sortition.results.table import Table
 from sortition.simulation import start
 from sortition.studies.build_federation import setup
@@ -49,18 +55,20 @@ def make(context: Context, *, study: Toml, moments: list[int], temperature: floa
     """Draw two rows of pictures, a column for each moment, and tabulate the figures behind them."""
     last_round = context.rounds or max(moments)
     rounds = sorted({min(moment, last_round) for moment in moments})
-    measured = _along_a_run(context, study, rounds=rounds, temperature=temperature, seed=seed)
+    measured = _moments_of_a_run(context, study, rounds=rounds, temperature=temperature, seed=seed)
     return "\n\n".join(
         [
             _estimates_table(measured).markdown(),
-            context.save("estimate", _estimates_chart(measured)),
+            context.save("estimate", _draw_estimates(measured)),
             _assumption_table(measured).markdown(),
-            context.save("dissimilarity", _bounds_chart(measured)),
+            context.save("dissimilarity", _draw_bounds(measured)),
         ]
     )
 
 
-def _along_a_run(context: Context, study: Toml, *, rounds: list[int], temperature: float, seed: int) -> list[Moment]:
+def _moments_of_a_run(
+    context: Context, study: Toml, *, rounds: list[int], temperature: float, seed: int
+) -> list[Moment]:
     """Train with uniform selection, and look at every client before each of these rounds."""
     last_round = max(rounds)
     table = {**study, "rounds": max(last_round, 1), "seeds": [seed], "method": [{"name": "uniform"}]}
@@ -80,7 +88,7 @@ def _along_a_run(context: Context, study: Toml, *, rounds: list[int], temperatur
                     accuracy=accuracy,
                     clients=clients,
                     largest_entropy=largest_entropy,
-                    bound=envelope(clients.truth - largest_entropy, clients.dissimilarity),
+                    bound=fit_envelope(clients.truth - largest_entropy, clients.dissimilarity),
                 )
             )
             context.say(f"round {t}: accuracy {accuracy:.3f}")
@@ -106,6 +114,7 @@ def _extreme_fifths(values: Array, truth: Array) -> str:
 
 
 def _estimates_table(measured: list[Moment]) -> Table:
+    """Return how the estimated entropies agree with the true ones, at each moment."""
     columns = ["round", "test accuracy", "rank correlation, bias", "rank correlation, row means"]
     table = Table("Estimated and true label entropy", [*columns, "H, skewed – balanced", "Ĥ, skewed – balanced"])
     for moment in measured:
@@ -128,6 +137,7 @@ def _estimates_table(measured: list[Moment]) -> Table:
 
 
 def _assumption_table(measured: list[Moment]) -> Table:
+    """Return the constants with which the slides' assumption holds, at each moment."""
     columns = ["round", "rank correlation with H", "κ", "ρ", "β", "slack saved"]
     table = Table("‖∇F_k − ∇F‖² ≤ κ − ρ e^{β(H(D_k) − H(D_0))}", columns)
     for moment in measured:
@@ -149,7 +159,8 @@ def _assumption_table(measured: list[Moment]) -> Table:
     return table
 
 
-def _estimates_chart(measured: list[Moment]) -> alt.ConcatChart:
+def _draw_estimates(measured: list[Moment]) -> alt.ConcatChart:
+    """Draw estimated against true entropy, a picture for each moment."""
     import altair as alt
 
     panels = []
@@ -165,7 +176,8 @@ def _estimates_chart(measured: list[Moment]) -> alt.ConcatChart:
     return alt.concat(*panels, columns=2, spacing=20)
 
 
-def _bounds_chart(measured: list[Moment]) -> alt.ConcatChart:
+def _draw_bounds(measured: list[Moment]) -> alt.ConcatChart:
+    """Draw each client's dissimilarity and the bound that the assumption gives, a picture for each moment."""
     import altair as alt
 
     axes = {"x": alt.X("gap:Q", title="H(D_k) − H(D_0)"), "y": alt.Y("d:Q", title="‖∇F_k − ∇F‖²")}

@@ -31,7 +31,7 @@ def sigma(run: Run, *, quantile: float = 0.15, **span: int) -> float | None:
         return None
     distances = _distances(first_gradients(run))
     counts = fairness.selection_counts(cohorts, len(distances))
-    return fairness.sigma(counts, distances, _epsilon(distances, quantile))
+    return fairness.sigma(counts, distances, _distance_quantile(distances, quantile))
 
 
 def violated(run: Run, *, quantile: float = 0.15, delta: float = 0.05, **span: int) -> float | None:
@@ -41,7 +41,7 @@ def violated(run: Run, *, quantile: float = 0.15, delta: float = 0.05, **span: i
         return None
     distances = _distances(first_gradients(run))
     counts = fairness.selection_counts(cohorts, len(distances))
-    epsilon = _epsilon(distances, quantile)
+    epsilon = _distance_quantile(distances, quantile)
     pairs = fairness.individual_fairness(counts, rounds=len(cohorts), distance=distances, epsilon=epsilon, delta=delta)
     return pairs.violated / max(pairs.similar, 1)
 
@@ -95,7 +95,7 @@ def _cohorts(run: Run, **span: int) -> list[list[int]]:
     return [record["cohort"] for record in run.records if first <= record["round"] + 1 <= last and record["cohort"]]
 
 
-def _epsilon(distances: Floats, quantile: float) -> float:
+def _distance_quantile(distances: Floats, quantile: float) -> float:
     """Return a quantile of the distances between two clients."""
     two_clients = ~np.eye(len(distances), dtype=bool)
     return float(np.quantile(distances[two_clients], quantile))
@@ -115,6 +115,7 @@ def first_gradients(run: Run) -> Array:
 
 
 def _measured_gradients(run: Run) -> Array:
+    """Train every client once from the initial model, and return the updates per local step (N, P)."""
     config = validated(RunConfig, run.config, str(run.path))
     world = build_federation.setup(config)[1].world
     everybody = np.arange(world.n_clients)

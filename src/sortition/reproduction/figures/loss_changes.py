@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     import altair as alt
 
 
-def similarity(a: Floats, b: Floats) -> float:
+def covariance_similarity(a: Floats, b: Floats) -> float:
     """Return the cosine of two covariances, tr(AᵀB) / √(tr AᵀA · tr BᵀB): eq. 151 with the roots that it lacks."""
     return float(np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b)))
 
 
-def components(changes: Floats, count: int) -> tuple[Floats, Floats]:
+def principal_components(changes: Floats, count: int) -> tuple[Floats, Floats]:
     """Return principal components (n, count) of loss changes (n, N), of variance 1, and their shares of variance."""
     centred = changes - changes.mean(axis=0)
     left_vectors, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
@@ -74,11 +74,11 @@ def normality(
         ["setting", "component", "share of variance", "skewness", "excess kurtosis", "largest gap of the distribution"],
     )
     panels = []
-    for config in _configs(of, setting, method):
-        t, world, params = next(moment for moment in trajectory(config, round) if moment[0] == round)
+    for config in _first_configs(of, setting, method):
+        t, world, params = next(moment for moment in play_trajectory(config, round) if moment[0] == round)
         context.say(f"{config.setting}: {cohorts} cohorts")
         changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
-        scaled, shares = components(changes, shown)
+        scaled, shares = principal_components(changes, shown)
         for position in range(shown):
             component = scaled[:, position]
             figures = [
@@ -88,7 +88,7 @@ def normality(
                 stats.kstest(component, "norm").statistic,
             ]
             table.rows.append([config.setting, str(position + 1), *[f"{figure:.3f}" for figure in figures]])
-            panels.append(_histogram(component, f"{config.setting}, component {position + 1}"))
+            panels.append(_draw_histogram(component, f"{config.setting}, component {position + 1}"))
     table.notes.append("The gap is Kolmogorov's distance to the normal law with the same mean and variance: 0 … 1.")
     return f"{context.save('components', alt.concat(*panels, columns=shown, spacing=16))}\n\n{table.markdown()}"
 
@@ -109,10 +109,10 @@ def stationarity(
 
     marks: Marks = []
     table = Table(f"Cosine of the covariances {interval} rounds apart", ["setting", "least", "mean", "largest"])
-    for config in _configs(of, setting, method):
+    for config in _first_configs(of, setting, method):
         previous_covariance = None
         similarities = []
-        for t, world, params in trajectory(config, first + interval * (points - 1)):
+        for t, world, params in play_trajectory(config, first + interval * (points - 1)):
             if t < first or (t - first) % interval:
                 continue
             context.say(f"{config.setting}: round {t}")
@@ -120,7 +120,7 @@ def stationarity(
             changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
             covariance = np.cov(changes, rowvar=False)
             if previous_covariance is not None:
-                cosine = similarity(previous_covariance, covariance)
+                cosine = covariance_similarity(previous_covariance, covariance)
                 similarities.append(cosine)
                 marks.append({"round": t, "similarity": round(cosine, 4), "setting": config.setting})
             previous_covariance = covariance
@@ -155,8 +155,8 @@ def skewness_by_client(
         f"share of the {left_out} in the variance, %",
     ]
     table = Table(f"Skewness of loss changes at round {round}: {cohorts} cohorts, and single clients", columns)
-    for config in _configs(of, setting, method):
-        t, world, params = next(moment for moment in trajectory(config, round) if moment[0] == round)
+    for config in _first_configs(of, setting, method):
+        t, world, params = next(moment for moment in play_trajectory(config, round) if moment[0] == round)
         context.say(f"{config.setting}: {cohorts} cohorts and {world.n_clients} clients")
         changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
         effects = single_changes(world, params, t, size=config.cohort)
@@ -217,10 +217,10 @@ def drift(
     """Compare covariances one round and ``interval`` rounds apart and with the first, over the whole training."""
     columns = ["setting", "round t", "one round apart", f"{interval} rounds apart", "with the first"]
     table = Table(f"Cosine of covariances from {cohorts} cohorts", columns)
-    for config in _configs(of, setting, method):
+    for config in _first_configs(of, setting, method):
         measured = {t + offset for t in moments for offset in (0, 1, interval)}
         covariances: dict[int, Floats] = {}
-        for t, world, params in trajectory(config, max(measured)):
+        for t, world, params in play_trajectory(config, max(measured)):
             if t not in measured:
                 continue
             changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
@@ -230,13 +230,13 @@ def drift(
         first = covariances[min(moments)]
         for t in moments:
             others = [covariances[t + 1], covariances[t + interval], first]
-            cosines = [similarity(covariances[t], other) for other in others]
+            cosines = [covariance_similarity(covariances[t], other) for other in others]
             table.rows.append([config.setting, str(t), *[f"{cosine:.3f}" for cosine in cosines]])
     table.notes.append("The same cohorts at every moment. The first covariance is that of the end of warm-up.")
     return table.markdown()
 
 
-def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Array]]:
+def play_trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Array]]:
     """Yield the model of a run before each round 0 … rounds; everybody is available and answers."""
     ground, setup = build_federation.setup(config)
     world = setup.world
@@ -253,13 +253,14 @@ def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Arr
         params = params + weighted_sum(cohort.weights, outcome.deltas)
 
 
-def _configs(of: str, settings: list[str], method: str) -> list[RunConfig]:
+def _first_configs(of: str, settings: list[str], method: str) -> list[RunConfig]:
     """Return the first run of a method in each of these settings of the preset ``of``."""
     runs = presets.load_preset(of).plan().runs
     return [next(run for run in runs if run.setting == setting and run.method.label == method) for setting in settings]
 
 
-def _histogram(values: Floats, title: str) -> alt.LayerChart:
+def _draw_histogram(values: Floats, title: str) -> alt.LayerChart:
+    """Draw the histogram of a principal component beside the normal density."""
     import altair as alt
 
     heights, edges = np.histogram(values, bins=40, range=(-4, 4), density=True)

@@ -34,7 +34,8 @@ def noise(context: Context, *, data: Toml, epsilon: list[float], most: int = 10,
     for level in sorted(epsilon, reverse=True):
         for mechanism in MECHANISMS:
             blurred = [
-                _blurred(counts, epsilon=level, mechanism=mechanism, most=most, draw=draw) for draw in range(draws)
+                _stratify_noisy(counts, epsilon=level, mechanism=mechanism, most=most, draw=draw)
+                for draw in range(draws)
             ]
             table.rows.append(
                 [
@@ -54,7 +55,7 @@ def noise(context: Context, *, data: Toml, epsilon: list[float], most: int = 10,
     return table.markdown()
 
 
-def _blurred(counts: Array, *, epsilon: float, mechanism: Mechanism, most: int, draw: int) -> Strata:
+def _stratify_noisy(counts: Array, *, epsilon: float, mechanism: Mechanism, most: int, draw: int) -> Strata:
     """Stratify clients by noisy label counts."""
     rng = stream(draw, "blurred strata")
     noisy = noisy_counts(counts, epsilon=epsilon, mechanism=mechanism, delta=DELTA, rng=rng)
@@ -71,10 +72,10 @@ def worth(context: Context, *, method: str, seed: int = 0) -> str:
     """Tabulate H², H_k² and eq. 22's last factor on the first and the last model of one run of each setting."""
     columns = ["setting", "model", "H²", "Σ N_k H_k² / N", "gain, eq. 22", "MSE ratio, eq. 13"]
     table = Table(f"What stratifying is worth, measured on {method}'s models", columns)
-    for run in context.done(methods=[method]):
+    for run in context.finished_runs(methods=[method]):
         if run.seed == seed:
             context.say(f"gradients of all clients, {run.setting}")
-            table.rows += _measured(run)
+            table.rows += _dissimilarity_rows(run)
     if not table.rows:
         return ""
     table.notes.append(
@@ -85,7 +86,7 @@ def worth(context: Context, *, method: str, seed: int = 0) -> str:
     return table.markdown()
 
 
-def _measured(run: run_folder.Run) -> list[list[str]]:
+def _dissimilarity_rows(run: run_folder.Run) -> list[list[str]]:
     """Return the rows of a run: its first and its last model."""
     config = validated(RunConfig, run.config, "run")
     ground, federation = setup(config)

@@ -15,7 +15,7 @@ from sortition.reproduction.theory.graph_distance import (
     mean_distance,
     update_errors,
 )
-from sortition.reproduction.theory.long_term import LongRun, long_run, slope
+from sortition.reproduction.theory.long_term import LongRun, gap_exponent, play_long_run
 from sortition.reproduction.theory.loss_covariance import Quadratics, agreement, preference
 from sortition.results.table import Table
 from sortition.selectors import load
@@ -25,7 +25,7 @@ LONG_TERM = {"LongFed": "longfed", "uniform": "uniform", "full": "full"}  # head
 
 
 def distance_and_cone(context: Context, *, labels: list[int], cohorts: int = 300, mixtures: int = 2000) -> str:
-    """FedGS's Theorem 1: cohorts far apart can make up more of the label mixtures; C clients over C labels."""
+    """Check FedGS's Theorem 1: the farther a cohort's clients are apart, the more label mixtures they make up."""
     columns = ["labels C = M", "rank correlation", "near half, % of mixtures", "far half, % of mixtures"]
     table = Table("Distance on the graph, and the mixtures that a cohort can make up (claim: grow together)", columns)
     for c in labels:
@@ -52,7 +52,7 @@ def _means_of_halves(values: Floats, distances: Floats) -> tuple[float, float]:
 
 
 def distance_and_update(context: Context, *, labels: list[int], cohorts: int = 2000, size: int = 12) -> str:
-    """FedGS's Theorem 1 on quadratics: the distance of a cohort, and how far its update is from the full one."""
+    """Check FedGS's Theorem 1 on quadratics: the distance of a cohort against the error of its update."""
     columns = [
         "labels C = M",
         *("rank, best weights", "near half", "far half"),
@@ -83,7 +83,7 @@ def distance_and_update(context: Context, *, labels: list[int], cohorts: int = 2
 
 
 def weights_of_uniform(context: Context, *, clients: int = 14, budgets: list[int]) -> str:
-    """FedGS's eqs. 19 to 23: the expected weights of uniform sampling, the paper's formula against all cohorts."""
+    """Check FedGS's eqs. 19 to 23: the paper's expected weights of uniform sampling against all cohorts."""
     sizes = np.round(stream(0, "sizes").lognormal(4.0, 0.8, clients))
     share = sizes / sizes.sum()
     table = Table(
@@ -106,7 +106,7 @@ def weights_of_uniform(context: Context, *, clients: int = 14, budgets: list[int
 def covariance_and_gradients(
     context: Context, *, rates: list[float], samples: list[int], size: int = 4, dimension: int = 6
 ) -> str:
-    """FedCor's Lemma 3: ranking by the covariance of loss changes against ranking by gradients, sampled and fitted."""
+    """Check FedCor's Lemma 3: clients ranked by the covariance of loss changes against ranked by gradients."""
     world = Quadratics()
     truth = agreement(world.gradients, world.weights)
     columns = ["local rate", "samples", "sampled covariance", "fitted process"]
@@ -134,7 +134,7 @@ def _fitted_covariance(changes: Floats, dimension: int) -> Floats:
 
 
 def queues_and_gap(context: Context, *, horizons: list[int], budget: int = 4, seeds: int = 5) -> str:
-    """LongFed's Theorem 2 and eq. 32: queues over T and the gap to the optimum, along runs of growing length."""
+    """Check LongFed's Theorem 2 and eq. 32: queues over T and the gap to the optimum, for growing horizons."""
     n_seeds = context.seeds or seeds
     runs_by_label = {
         label: _mean_runs(context, name, horizons=horizons, budget=budget, seeds=n_seeds)
@@ -149,7 +149,7 @@ def queues_and_gap(context: Context, *, horizons: list[int], budget: int = 4, se
     for position, rounds in enumerate(horizons):
         gaps_of_horizon = [f"{gaps_of_label[position]:.2e}" for gaps_of_label in gaps.values()]
         table.rows.append([str(rounds), f"{queues[position]:.4f}", *gaps_of_horizon])
-    exponents = [slope(np.array(horizons), gaps_of_label) for gaps_of_label in gaps.values()]
+    exponents = [gap_exponent(np.array(horizons), gaps_of_label) for gaps_of_label in gaps.values()]
     table.rows.append(["exponent", "", *[f"{exponent:.2f}" for exponent in exponents]])
     table.notes.append(
         f"20 clients of 4 kinds, {budget} a round, noisy gradients, {n_seeds} seeds. Gap: F(w_T) − F*. "
@@ -163,7 +163,7 @@ def _mean_runs(context: Context, name: str, *, horizons: list[int], budget: int,
     means = []
     for rounds in horizons:
         context.say(f"{name}: T = {rounds}")
-        runs = [long_run(load(name), rounds, budget=budget, seed=seed) for seed in range(seeds)]
+        runs = [play_long_run(load(name), rounds, budget=budget, seed=seed) for seed in range(seeds)]
         gap = float(np.mean([run.gap for run in runs]))
         queue = float(np.mean([run.queue for run in runs]))
         means.append(LongRun(gap=gap, queue=queue))

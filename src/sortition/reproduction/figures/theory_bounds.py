@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from sortition.core import stream
 from sortition.reproduction.context import Context, Marks
-from sortition.reproduction.theory.identical_labels import between, classify, threshold
+from sortition.reproduction.theory.identical_labels import between_groups, classify, gain_threshold
 from sortition.reproduction.theory.loss_covariance import Quadratics, check_posterior
 from sortition.reproduction.theory.precision import PrecisionCheck, StrataOfQuadratics, check_precision
 from sortition.reproduction.theory.proxy_descent import QuadraticClients, descend_by_proxy
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def precision_of_strata(
     context: Context, *, members: list[int], seats: list[list[int]], curvature: list[float], rounds: int, steps: int
 ) -> str:
-    """FedSS's Theorem 1 and Lemmas 4 to 6 along a played federation: a table and a picture."""
+    """Check FedSS's Theorem 1 and Lemmas 4 to 6 along a played federation, in a table and a picture."""
     world = StrataOfQuadratics(np.array(members), np.array(curvature))
     table = Table(
         "FedSS's Theorem 1 and Lemmas 4 to 6 (claims: gap ≤ bound; each lemma's ratio of left to right side ≤ 1)",
@@ -45,16 +45,16 @@ def precision_of_strata(
                 f"{check.lemma6.tightest:.2f}",
             ]
         )
-        points += _points(check, f"S = {sum(places)}")
+        points += _curve_marks(check, f"S = {sum(places)}")
     table.notes.append(
         f"Quadratic clients in strata of {', '.join(map(str, members))}; {rounds} rounds of {steps} noisy local steps "
         "at the theorem's rates, 400 repetitions. R² and H_k² are the largest that were met. Lemma 5 is an equality "
         "here. C₁ is as printed (eq. 17); the lemmas give 8 (EM − 1)² R² in it, without β."
     )
-    return "\n\n".join([table.markdown(), context.save("precision", _precision_chart(points))])
+    return "\n\n".join([table.markdown(), context.save("precision", _draw_precision(points))])
 
 
-def _points(check: PrecisionCheck, label: str) -> Marks:
+def _curve_marks(check: PrecisionCheck, label: str) -> Marks:
     """Return the curves of a check, as marks of a chart."""
     curves = {f"measured, {label}": check.gap, f"bound, {label}": check.bound}
     return [
@@ -64,7 +64,7 @@ def _points(check: PrecisionCheck, label: str) -> Marks:
     ]
 
 
-def _precision_chart(points: Marks) -> alt.Chart:
+def _draw_precision(points: Marks) -> alt.Chart:
     import altair as alt
 
     return (
@@ -82,7 +82,7 @@ def _precision_chart(points: Marks) -> alt.Chart:
 
 
 def identical_labels(context: Context, *, labels: list[int], clients: int, most: int, separations: list[float]) -> str:
-    """FedSS's Proposition 2: how clients are classified, and from which separation of the gradients on it pays."""
+    """Check FedSS's Proposition 2: how clients are classified, and how separate gradients must be for a gain."""
     return "\n\n".join(
         [
             _classification_table(labels=labels, clients=clients, most=most).markdown(),
@@ -92,6 +92,7 @@ def identical_labels(context: Context, *, labels: list[int], clients: int, most:
 
 
 def _classification_table(*, labels: list[int], clients: int, most: int) -> Table:
+    """Return how many strata are found where every client has one label, and whether they are the labels."""
     table = Table(
         "Proposition 2, first step: one label a client (claim: K = L, score 1, and no other K° has score 1)",
         ["labels L", "strata found", "they are the labels", "score", "largest score of another K°"],
@@ -113,6 +114,7 @@ def _classification_table(*, labels: list[int], clients: int, most: int) -> Tabl
 
 
 def _gain_table(separations: list[float]) -> Table:
+    """Return from which separation of the gradients on stratifying gains."""
     table = Table(
         "Proposition 2, second step: the gain of stratifying (claim: positive where strata are far enough apart)",
         ["distance of the strata's centres", "between, Σ N_k‖h̄_k − h̄‖²", "threshold", "H² − Σ N_k H_k²/N"],
@@ -126,14 +128,14 @@ def _gain_table(separations: list[float]) -> Table:
     for separation in separations:
         gradients = separation * directions[groups] + scatter
         spread = dissimilarity(gradients, groups)
-        figures = [between(gradients, groups), threshold(spread), spread.gain]
+        figures = [between_groups(gradients, groups), gain_threshold(spread), spread.gain]
         table.rows.append([f"{separation:g}", *[f"{figure:.3f}" for figure in figures]])
     table.notes.append("20 clients in four strata; inside a stratum gradients scatter by 1 in each of four directions.")
     return table
 
 
 def posterior_of_cohorts(context: Context, *, rates: list[float], clients: int = 10, size: int = 3) -> str:
-    """FedCor's Lemma 1: the loss change of every cohort beside its posterior mean."""
+    """Check FedCor's Lemma 1: the loss change of every cohort against its posterior mean."""
     world = Quadratics(clients=clients)
     table = Table(
         "Lemma 1: every cohort's loss change (eq. 6) and its posterior mean given the cohort's own (eq. 7)",
@@ -159,14 +161,14 @@ def posterior_of_cohorts(context: Context, *, rates: list[float], clients: int =
 
 
 def proxy_convergence(context: Context, *, apart: dict[str, float], moments: list[int], cohort: int = 4) -> str:
-    """FedCor's Theorem 1: Δ_t, the gap and the δ of Assumption 7 along the proxy's descent."""
+    """Check FedCor's Theorem 1: Δ_t, the gap and the δ of Assumption 7 along the proxy's descent."""
     table = Table(
         "Theorem 1, the proxy algorithm (claims: Δ_t = O(1/t), and the gap vanishes with it)",
         ["clients", "t", "Δ_t, proxy", "gap, proxy", "gap, uniform", "δ that Assumption 7 needs up to t"],
     )
     for name, distance in apart.items():
         context.say(f"Theorem 1: {name}")
-        world = QuadraticClients.drawn(20, 6, apart=distance)
+        world = QuadraticClients.draw(20, 6, apart=distance)
         proxy = descend_by_proxy(world, rounds=max(moments), cohort=cohort)
         uniform = descend_by_proxy(world, rounds=max(moments), cohort=cohort, uniform=True)
         for t in moments:
@@ -186,7 +188,7 @@ def proxy_convergence(context: Context, *, apart: dict[str, float], moments: lis
 
 
 def representation_bound(context: Context, *, kinds: list[int], clients: int = 12, size: int = 4) -> str:
-    """LongFed's Theorem 1: the estimation error of all cohorts and its upper bound."""
+    """Check LongFed's Theorem 1: the estimation error of all cohorts against its upper bound."""
     table = Table(
         "Theorem 1: the estimation error E(S) (eq. 2) and its bound Ē(S) (eq. 3), all cohorts",
         ["kinds of clients", "largest E/Ē", "mean E/Ē", "rank correlation", "E: Ē's cohort", "E: best", "E: mean"],

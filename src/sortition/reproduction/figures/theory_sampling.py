@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from sortition.core import Population, stream
 from sortition.core.arrays import Floats, Ids
 from sortition.reproduction.context import Context
-from sortition.reproduction.theory.bias import bias, exact, exact_error
+from sortition.reproduction.theory.bias import bias, expected_error, expected_weights
 from sortition.reproduction.theory.entropy_rate import LabelQuadratics, descend
 from sortition.reproduction.theory.stratification import bias_of_simple_sampling, mse, mse_bound
 from sortition.results.table import Table
@@ -21,10 +21,10 @@ from sortition.selectors.fedss.allocation import apportion
 def strata_lemmas(
     context: Context, *, members: list[int], available: list[int], budgets: list[int], steps: int, rate: float
 ) -> str:
-    """FedSS's Lemmas 1 to 3 on a quadratic federation whose availability sets and samples can all be enumerated."""
+    """Check FedSS's Lemmas 1 to 3 on a quadratic federation whose availability and samples can all be enumerated."""
     N_k = np.array(members)
     groups = np.repeat(np.arange(len(members)), members)
-    optima = _optima(groups)
+    optima = _draw_optima(groups)
     models = (1 - (1 - rate) ** steps) * optima  # after so many local steps on ½‖ω − c_n‖² from 0
     population = Population(np.full(groups.size, 10), groups=groups)
     sets = _available_sets(members, available)
@@ -38,17 +38,17 @@ def strata_lemmas(
     )
     for budget in budgets:
         context.say(f"lemmas: S = {budget}")
-        bias_uniform = bias(exact(uniform, population, sets, budget), equal_weights, models)
-        bias_stratified = bias(exact(stratified, population, sets, budget), equal_weights, models)
+        bias_uniform = bias(expected_weights(uniform, population, sets, budget), equal_weights, models)
+        bias_stratified = bias(expected_weights(stratified, population, sets, budget), equal_weights, models)
         seats = apportion(N_k, budget, np.array(available))
         figures = [
             np.linalg.norm(bias_uniform),
             bias_formula,
             np.linalg.norm(bias_stratified),
             0.0,
-            exact_error(stratified, population, sets, budget, vectors=models, target=models.mean(axis=0)),
-            mse(N_k, seats, _variances(models, groups)),
-            mse_bound(N_k, seats, _variances(optima, groups), steps=steps, rate=rate),
+            expected_error(stratified, population, sets, budget, vectors=models, target=models.mean(axis=0)),
+            mse(N_k, seats, _stratum_variances(models, groups)),
+            mse_bound(N_k, seats, _stratum_variances(optima, groups), steps=steps, rate=rate),
         ]
         table.rows.append([str(budget), *[f"{figure:.6f}" for figure in figures]])
     table.notes.append(
@@ -60,14 +60,14 @@ def strata_lemmas(
     return table.markdown()
 
 
-def _optima(groups: Ids, size: int = 3) -> Floats:
+def _draw_optima(groups: Ids, size: int = 3) -> Floats:
     """Draw the clients' optima (N, size); those of one stratum lie close together."""
     rng = stream(0, "strata of quadratics")
     centres = 3 * rng.normal(size=(groups.max() + 1, size))
     return np.asarray(centres[groups] + rng.normal(size=(groups.size, size)))
 
 
-def _variances(vectors: Floats, groups: Ids) -> Floats:
+def _stratum_variances(vectors: Floats, groups: Ids) -> Floats:
     """Return the variance inside each stratum (K,)."""
     return np.array([np.var(vectors[groups == k], axis=0, ddof=1).sum() for k in range(groups.max() + 1)])
 
@@ -86,7 +86,7 @@ def _available_sets(members: list[int], available: list[int]) -> list[tuple[floa
 def entropy_and_rate(
     context: Context, *, alphas: list[float], priors: dict[str, list[float]], gammas: list[float], rounds: int
 ) -> str:
-    """The slides' rate: its bound falls as Σ_k ω_k e^{β(H(D_k) − H(D_0))} grows; the gradient beside it."""
+    """Check the slides' rate: its bound falls as Σ_k ω_k e^{β(H(D_k) − H(D_0))} grows; the gradient beside it."""
     seeds = context.seeds or 5
     tables = []
     for name, prior in priors.items():
@@ -103,14 +103,14 @@ def entropy_and_rate(
             )
             table.rows.append([f"{gamma:g}", *[f"{mean:.3f}" for mean in means]])
         table.notes.append(
-            f"{_entropy_and_dissimilarity(worlds)} {rounds} rounds, cohorts of 5, {seeds} seeds; β = 1. "
+            f"{_correlation_sentence(worlds)} {rounds} rounds, cohorts of 5, {seeds} seeds; β = 1. "
             "Bias: ‖∇F‖² of the mean model; scatter: the variance around it."
         )
         tables.append(table.markdown())
     return "\n\n".join(tables)
 
 
-def _entropy_and_dissimilarity(worlds: list[LabelQuadratics]) -> str:
+def _correlation_sentence(worlds: list[LabelQuadratics]) -> str:
     """Say in a sentence how the clients' entropy and the dissimilarity of their gradients are correlated."""
     ranks = [spearmanr(world.entropy, world.dissimilarity()).statistic for world in worlds]
     return f"Rank correlation of H(D_k) and ‖∇F_k − ∇F‖²: {np.mean(ranks):.2f} (the assumption: negative)."

@@ -22,28 +22,28 @@ from sortition.testing.play import Backend, turns
 Sets = Iterable[tuple[float, Ids]]  # available ids, with their probability
 
 
-def exact(selector: Selector[Any], population: Population, sets: Sets, budget: int) -> Floats:
+def expected_weights(selector: Selector[Any], population: Population, sets: Sets, budget: int) -> Floats:
     """Return E[a] (N,) of a first round, over the available sets and over all of the method's own draws.
 
     This is for methods that ask nothing and draw by choices; others are simulated.
     """
     expected = np.zeros(population.n_clients)
-    for probability, weights in _outcomes(selector, population, sets, budget):
+    for probability, weights in _enumerate_outcomes(selector, population, sets, budget):
         expected += probability * weights
     return expected
 
 
-def exact_error(
+def expected_error(
     selector: Selector[Any], population: Population, sets: Sets, budget: int, vectors: Array, target: Array
 ) -> float:
     """Return E‖Σ_k a_k x_k − target‖² of a first round, over the same outcomes; vectors are (N, d)."""
     expected = 0.0
-    for probability, weights in _outcomes(selector, population, sets, budget):
+    for probability, weights in _enumerate_outcomes(selector, population, sets, budget):
         expected += probability * np.sum((weights @ vectors - target) ** 2)
     return float(expected)
 
 
-def _outcomes(
+def _enumerate_outcomes(
     selector: Selector[Any], population: Population, sets: Sets, budget: int
 ) -> Iterator[tuple[float, Floats]]:
     """Yield probability and weights (N,) of every outcome of a first round."""
@@ -59,7 +59,7 @@ def _outcomes(
             cohort = selector.select(state, first_round)
             if isinstance(cohort, Generator):
                 raise InputError(
-                    f"exact(selector) must be of a method that asks nothing; got {type(selector).__name__}."
+                    f"expected_weights(selector) must be of a method that asks nothing; got {type(selector).__name__}."
                 )
             weights = np.zeros(population.n_clients)
             weights[cohort.ids] = cohort.weights
@@ -81,7 +81,7 @@ class Simulated:
     rounds: Floats
 
 
-def simulated(
+def simulate_weights(
     selector: Selector[Any],
     world: Backend,
     available: Callable[[int], Ids],
@@ -106,7 +106,7 @@ def bias(weights: Array, population_weights: Array, vectors: Array) -> Floats:
     return np.asarray((np.asarray(weights) - np.asarray(population_weights)) @ np.asarray(vectors))
 
 
-def recorded(run: Run) -> Floats:
+def recorded_weights(run: Run) -> Floats:
     """Return the weights (T, N) of the rounds of a run in which somebody trained, each summing to one."""
     n = run.federation()["sizes"].size
     rows = []
@@ -131,7 +131,7 @@ def _label_shares(run: Run) -> tuple[Floats, Floats]:
     """Return the label distribution of each round's aggregate (T, C), and the population's (C,)."""
     counts = run.federation()["label_counts"].astype(np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return recorded(run) @ shares, counts.sum(axis=0) / counts.sum()
+    return recorded_weights(run) @ shares, counts.sum(axis=0) / counts.sum()
 
 
 def label_bias(run: Run) -> float | None:
@@ -164,7 +164,7 @@ def round_error(run: Run) -> float | None:
 
 def client_bias(run: Run) -> float | None:
     """Return the total variation between the clients' mean weights and their shares of the data, in per cent."""
-    weights = recorded(run)
+    weights = recorded_weights(run)
     if not len(weights):
         return None
     sizes = run.federation()["sizes"].astype(np.float64)

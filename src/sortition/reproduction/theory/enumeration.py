@@ -50,7 +50,7 @@ class EveryOutcome:
         return 1.0 / math.prod(self._n_branches[: self._n_draws])
 
     def _branch(self, n_branches: int) -> int:
-        """Return the branch that this outcome takes at its next draw."""
+        """Return which branch this outcome takes at its next draw; a draw that is met first takes branch 0."""
         if self._n_draws == len(self._branches):
             self._branches.append(0)
             self._n_branches.append(n_branches)

@@ -11,7 +11,7 @@ from sortition.core.arrays import Array, Floats
 
 
 def mean_distance(shares: Array) -> float:
-    """f(S), eqs. 24 to 26: the mean of ‖e_i − e_j‖² over ordered pairs, e_i = p_i/‖p_i‖; ``shares`` is (M, C)."""
+    """Return f(S) of eqs. 24 to 26: the mean ‖e_i − e_j‖² of ordered pairs, e_i = p_i/‖p_i‖; shares are (M, C)."""
     unit = shares / np.linalg.norm(shares, axis=1, keepdims=True)
     m = len(unit)
     return float((2 * m * m - 2 * np.sum(unit @ unit.T)) / (m * (m - 1)))

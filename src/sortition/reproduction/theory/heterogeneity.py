@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from sortition.core import BIAS_UPDATE, GRADIENT, Measure
 from sortition.core.arrays import Array, Floats
-from sortition.reproduction.theory.bias import recorded
+from sortition.reproduction.theory.bias import recorded_weights
 from sortition.results.run_folder import Run
 from sortition.selectors.hics import ROW_MEANS, entropy_estimate
 from sortition.simulation import World
@@ -72,7 +72,7 @@ def measure_heterogeneity(world: World, params: Array, t: int, temperature: floa
     )
 
 
-def envelope(gap: Array, dissimilarity: Array) -> Envelope:
+def fit_envelope(gap: Array, dissimilarity: Array) -> Envelope:
     """Fit the slides' assumption: for each β a linear programme in κ and ρ, the β with the least mean slack."""
     least_mean = np.inf  # of the bound over the clients
     kappa = float(dissimilarity.max())
@@ -103,7 +103,7 @@ def envelope(gap: Array, dissimilarity: Array) -> Envelope:
 
 def selected_entropy(run: Run) -> float | None:
     """Return the mean over the rounds of Σ_k w_k H(D_k): the label entropy of those who train, in nats."""
-    weights = recorded(run)
+    weights = recorded_weights(run)
     if not len(weights):
         return None
     entropy = label_entropy(run.federation()["label_counts"].astype(np.float64))
@@ -134,7 +134,7 @@ def clustered_share(run: Run) -> float | None:
 
 def convergence_term(run: Run, *, beta: float = 1.0) -> float | None:
     """Return the mean of Σ_k w_k e^{β(H(D_k) − H(D_0))} over rounds, in (0, 1]: the slides' bound falls as it grows."""
-    weights = recorded(run)
+    weights = recorded_weights(run)
     if not len(weights):
         return None
     label_counts = run.federation()["label_counts"].astype(np.float64)

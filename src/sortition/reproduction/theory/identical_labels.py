@@ -58,7 +58,7 @@ def pairs_together(groups: Array) -> Array:
     return np.asarray(groups[:, None] == groups[None, :])
 
 
-def threshold(spread: Dissimilarity) -> float:
+def gain_threshold(spread: Dissimilarity) -> float:
     """Return Σ_k (1 − N_k/N) H_k²: stratifying pays where Σ_k N_k ‖h̄_k − h̄‖² is larger.
 
     Since (N − 1) H² = Σ_k (N_k − 1) H_k² + Σ_k N_k ‖h̄_k − h̄‖², H² − Σ_k N_k H_k²/N > 0 says just that. The
@@ -68,7 +68,7 @@ def threshold(spread: Dissimilarity) -> float:
     return float(((1 - share) * spread.inside).sum())
 
 
-def between(gradients: Array, groups: Array) -> float:
+def between_groups(gradients: Array, groups: Array) -> float:
     """Return Σ_k N_k ‖h̄_k − h̄‖² of one gradient per client (N, d)."""
     rows: Floats = np.asarray(gradients, np.float64)
     groups = np.asarray(groups)

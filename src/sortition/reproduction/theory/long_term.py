@@ -26,7 +26,7 @@ class LongRun:
     queue: float
 
 
-def long_run(
+def play_long_run(
     selector: Selector[Any], rounds: int, *, budget: int, clients: int = 20, kinds: int = 4, seed: int = 0
 ) -> LongRun:
     """Play T rounds; the learning rate falls with 1/√T, as the bound needs it."""
@@ -46,6 +46,6 @@ def _gap(world: QuadraticWorld) -> float:
     return float(0.5 * np.sum((world.model - share @ world.centres) ** 2))
 
 
-def slope(horizons: Array, gaps: Array) -> float:
+def gap_exponent(horizons: Array, gaps: Array) -> float:
     """Return the exponent a of gap ~ T^a, by least squares on logarithms."""
     return float(np.polyfit(np.log(horizons), np.log(gaps), 1)[0])

@@ -46,7 +46,7 @@ class StrataOfQuadratics:
         return np.asarray(centres[self.groups] + rng.normal(size=(self.groups.size, size)))
 
     def gap(self, models: Array) -> Floats:
-        """F(ω) − F* of models (…, d): ½(ω − ω*)ᵀA(ω − ω*)."""
+        """Return F(ω) − F* of models (…, d): ½(ω − ω*)ᵀA(ω − ω*)."""
         return np.asarray(0.5 * (self.curvature * (models - self.optima.mean(axis=0)) ** 2).sum(axis=-1))
 
     @property
@@ -105,7 +105,7 @@ def precision_bound(
     sampling_error: float,
     distance: float,
 ) -> Floats:
-    """B^ss after each number of ``rounds``, eqs. 16 to 18.
+    """Return B^ss after each number of ``rounds``, eqs. 16 to 18.
 
     Args:
         beta: smoothness.
@@ -204,10 +204,10 @@ def _play(world: StrataOfQuadratics, seats: Ids, *, rounds: int, steps: int, rep
         played.noise.append(_mean_square(errors.mean(axis=1)))
         played.spread.append(_mean_square(models - models.mean(axis=1, keepdims=True)))
         played.length.append(float((gradients**2).sum(axis=2).mean(axis=0).max()))
-        played.variances.append(_variances(gradients, groups))
+        played.variances.append(_stratum_variances(gradients, groups))
         models = moved
         if (step + 1) % steps == 0:
-            aggregate = _stratified(moved, groups, seats, rng)
+            aggregate = _aggregate_stratified(moved, groups, seats, rng)
             models = np.repeat(aggregate[:, None, :], groups.size, axis=1)
             played.gap.append(float(world.gap(aggregate).mean()))
     return played
@@ -218,7 +218,7 @@ def _mean_square(vectors: Array) -> float:
     return float((vectors**2).sum(axis=-1).mean())
 
 
-def _variances(gradients: Array, groups: Ids) -> Floats:
+def _stratum_variances(gradients: Array, groups: Ids) -> Floats:
     """Return E[Σ_{n∈N_k}‖h_n − h̄_k‖²/(N_k − 1)] of each stratum (K,); gradients are (repeats, N, d)."""
     variances = []
     for k in range(groups.max() + 1):
@@ -229,7 +229,7 @@ def _variances(gradients: Array, groups: Ids) -> Floats:
     return np.array(variances)
 
 
-def _stratified(models: Array, groups: Ids, seats: Ids, rng: np.random.Generator) -> Floats:
+def _aggregate_stratified(models: Array, groups: Ids, seats: Ids, rng: np.random.Generator) -> Floats:
     """Aggregate by eq. 9 with equal sizes: S^k random clients of each stratum, their mean weighted by N_k/N.
 
     Models are (repeats, N, d), the aggregate is (repeats, d).

@@ -48,7 +48,7 @@ class QuadraticClients:
     curvature: Floats
 
     @classmethod
-    def drawn(cls, clients: int, dimensions: int, *, apart: float, seed: int = 0) -> QuadraticClients:
+    def draw(cls, clients: int, dimensions: int, *, apart: float, seed: int = 0) -> QuadraticClients:
         """Draw random clients; with ``apart`` = 0 they share their optimum, at a distance from the starting point 0."""
         rng = stream(seed, "proxy clients")
         shared = rng.normal(size=dimensions) + 2.0

@@ -10,7 +10,7 @@ from sortition.core.arrays import Array, Floats, Ids
 
 
 def bias_of_simple_sampling(groups: Array, available: Array, models: Array) -> Floats:
-    """Lemma 1, eq. 7: Σ_k (A^k/(N_k A) − 1/N) Σ_{n∈N_k} ω_n; ``available`` are ids, ``models`` (N,) or (N, d)."""
+    """Return the bias of Lemma 1, eq. 7: Σ_k (A^k/(N_k A) − 1/N) Σ_{n∈N_k} ω_n; models are (N,) or (N, d)."""
     groups = np.unique(np.asarray(groups), return_inverse=True)[1]
     members = np.bincount(groups)
     n_available = np.bincount(groups[np.asarray(available)], minlength=members.size)
@@ -19,7 +19,7 @@ def bias_of_simple_sampling(groups: Array, available: Array, models: Array) -> F
 
 
 def mse(members: Array, seats: Array, variances: Array) -> float:
-    """Lemma 3, eq. 13: Σ_k (N_k/N)² (1/S^k − 1/N_k) V_k, V_k the variance of the local models inside stratum k."""
+    """Return eq. 13 of Lemma 3: Σ_k (N_k/N)² (1/S^k − 1/N_k) V_k, V_k the variance of models inside stratum k."""
     N_k = np.asarray(members, np.float64)
     S_k = np.asarray(seats, np.float64)
     N = N_k.sum()

@@ -30,7 +30,7 @@ def test_a_population_shows_only_what_was_declared():
         ({"sizes": [1, 2], "label_counts": [[1, 2]]}, r"Population\.label_counts must be of shape \(2, …\)"),
         ({"sizes": [1, 2], "groups": [0.5, 1.0]}, r"Population\.groups must be whole numbers"),
         ({"sizes": ["a", "b"]}, r"Population\.sizes must be numbers"),
-        ({"sizes": [1, 2], "known": [5]}, r"Population\.known must be ids below 2; got 5"),
+        ({"sizes": [1, 2], "known_ids": [5]}, r"Population\.known_ids must be ids below 2; got 5"),
         ({}, r"Population must be of at least one client"),
     ],
 )
@@ -40,8 +40,8 @@ def test_bad_facts_are_named(facts, sentence):
 
 
 def test_facts_of_unknown_clients_are_not_looked_at():
-    population = Population([1.0, np.nan], known=[0])
-    assert population.known.tolist() == [0]
+    population = Population([1.0, np.nan], known_ids=[0])
+    assert population.known_ids.tolist() == [0]
     assert not population.knows(np.array([0, 1]))
 
 

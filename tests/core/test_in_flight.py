@@ -345,7 +345,7 @@ def test_work_that_is_changed_step_by_step_is_the_work_that_is_read_anew(seed):
             flights = flights.after_giving_up(rng.permutation(flights.ids.copy())[: rng.integers(0, 3)])
         assert bookkeeping(flights) == bookkeeping(Flights(flights.selections))
         if rng.random() < 0.5:
-            used = flights.in_order(rng.permutation(flights.ids.copy())[: rng.integers(0, 6)])
+            used = flights.sort_by_selection(rng.permutation(flights.ids.copy())[: rng.integers(0, 6)])
             weighed = flights.weigh(used, None, "mass")
             anew = Flights(flights.selections).weigh(used, None, "mass")
             assert weighed.cohort.ids.tolist() == anew.cohort.ids.tolist()

@@ -309,7 +309,7 @@ def test_the_digest_of_a_population_knows_every_fact():
         Population(np.arange(1, 6)),
         Population(np.arange(1, 6) + 1, groups=np.arange(5)),
         Population(np.arange(1, 6), groups=np.arange(5)[::-1]),
-        Population(np.arange(1, 6), groups=np.arange(5), known=[0, 1]),
+        Population(np.arange(1, 6), groups=np.arange(5), known_ids=[0, 1]),
     ]
     assert len({population_digest(one) for one in (base, *others)}) == 5
     assert population_digest(base) == population_digest(Population(np.arange(1, 6), groups=np.arange(5)))

@@ -36,10 +36,10 @@ def test_absurd_facts_are_refused_with_the_client(facts, sentence):
 
 
 def test_facts_of_clients_that_are_not_known_may_be_anything():
-    told = Population([5.0, 1e308, 7.0], [[5.0, 0.0], [1e308, 1e308], [3.0, 4.0]], known=[0, 2])
-    assert told.known.tolist() == [0, 2]
+    told = Population([5.0, 1e308, 7.0], [[5.0, 0.0], [1e308, 1e308], [3.0, 4.0]], known_ids=[0, 2])
+    assert told.known_ids.tolist() == [0, 2]
     with pytest.raises(InputError, match="of client 2"):
-        Population([5.0, 1e308, 1e308], known=[0, 2])
+        Population([5.0, 1e308, 1e308], known_ids=[0, 2])
     Registrar(find("uniform").load(), told, guards=Guards(size_cap=2))  # caps do not look at them either
 
 

@@ -287,7 +287,7 @@ class TestMistakesOfTheCaller:
             Registrar(Worst(), Population(SIZES), model=5)
 
     def test_facts_of_available_clients_must_be_known(self):
-        registrar = Registrar(Worst(), Population(SIZES, known=[0, 1]))
+        registrar = Registrar(Worst(), Population(SIZES, known_ids=[0, 1]))
         with pytest.raises(InputError, match="known clients"):
             registrar.begin([0, 5], 1)
 
@@ -613,11 +613,11 @@ def test_a_population_has_a_whole_number_of_clients(n_clients):
 
 def test_a_population_keeps_no_array_of_the_caller():
     known = np.arange(2)
-    population = Population([3, 4, 5], known=known)
+    population = Population([3, 4, 5], known_ids=known)
     known[:] = 9
-    assert population.known.tolist() == [0, 1]
+    assert population.known_ids.tolist() == [0, 1]
     with pytest.raises(ValueError, match="read-only"):
-        population.known[0] = 1
+        population.known_ids[0] = 1
 
 
 class Hostile:

@@ -378,7 +378,7 @@ def test_the_form_for_many_clients_is_near_the_exact_one_and_better_than_a_subsa
     law = {}
     for limit in (n, 80):
         round = Round(10, 100, np.arange(n), K, population, RNG(2))
-        groups = HiCS(exact_up_to=limit)._groups(
+        groups = HiCS(exact_up_to=limit)._group_clients(
             state, np.arange(n), round, lambda links, _: hics.cut_to_count(links, K)
         )
         law[limit] = selection_odds(entropy, groups, population.sizes, 3.0)

@@ -26,7 +26,7 @@ def divfl_differs():
         ("advance_queues", "q - ahead - delta", "q + ahead - delta"),
         ("advance_queues", "z + ahead - delta", "z + ahead"),
         ("greedy_cover", "np.minimum(served, table[best], out=served)", "served[:] = table[best]"),
-        ("represented_mass", "nearest_of(distance)", "nearest_of(-distance)"),
+        ("represented_mass", "nearest_chosen(distance)", "nearest_chosen(-distance)"),
     ],
 )
 def test_a_slip_in_a_part_of_longfed_is_caught(name, right, wrong, monkeypatch):
@@ -39,7 +39,7 @@ def test_a_slip_in_a_part_of_longfed_is_caught(name, right, wrong, monkeypatch):
     [
         ("observe", "self._learn(state, feedback.report(self.signal))", "pass"),  # distances for ever those of t = 1
         ("observe", "state.chosen += chosen", "state.chosen[:] = chosen"),  # only the last round counts
-        ("_learn", "np.ix_(reading.ids, reading.ids)] = pairwise(vectors)", "0, 0] = 0.0"),
+        ("_learn", "np.ix_(reading.ids, reading.ids)] = pairwise_distances(vectors)", "0, 0] = 0.0"),
         ("_price", "self.trade_off * state.scale", "0 * self.trade_off"),
         ("_cover", "price=price[pool]", "price=price[picks_first(pool)]"),
     ],

@@ -60,8 +60,8 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, one, repay):
 
 
 SLIPS = [
-    (portrait.Portrait, "chosen", "2 * self.trade_off * self.owed", "2 * self.owed"),  # λ forgotten in the gain
-    (portrait.Portrait, "chosen", "residual - c[pick]", "residual + c[pick]"),  # the mixture runs away
+    (portrait.Portrait, "choose", "2 * self.trade_off * self.owed", "2 * self.owed"),  # λ forgotten in the gain
+    (portrait.Portrait, "choose", "residual - c[pick]", "residual + c[pick]"),  # the mixture runs away
     (portrait.Portrait, "_swap", " - leaving[:, None]", ""),  # a swap that forgets who leaves
     (microcosm.Microcosm, "observe", "owed[ids] -= weights", "pass"),  # nobody's weight is booked
     (microcosm.Microcosm, "_find_booked", " | state.silent[members]", ""),  # who is silent again is owed again
@@ -71,7 +71,7 @@ SLIPS = [
         "rows[position[is_portrayed]] - mean",
         "rows[position[is_portrayed]]",
     ),  # features that are not centred
-    (microcosm.Microcosm, "learnt", " / max(kappa, FLAT)", ""),  # λ without κ
+    (microcosm.Microcosm, "_estimate_parts", " / max(kappa, FLAT)", ""),  # λ without κ
 ]
 
 
@@ -100,7 +100,7 @@ def ledger(forgetting, rounds=400, silent=0.3, n=40):
     booked = microcosm.Microcosm.observe
 
     def seen(self, state, feedback):
-        a, ids = np.zeros(n), self._booked(state.copy(), feedback)
+        a, ids = np.zeros(n), self._find_booked(state.copy(), feedback)
         a[ids] = feedback.cohort.weights_of(ids)[0]
         if ids.size:
             weights.append(a)

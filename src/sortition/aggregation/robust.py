@@ -40,7 +40,7 @@ def coordinate_median(weights: Floats, updates: Rows) -> Rows:
         centre: Rows = pair.mean(axis=0)
         return centre
 
-    return total * _by_columns(middle, weights, updates)
+    return total * _apply_by_columns(middle, weights, updates)
 
 
 def trimmed_mean(weights: Floats, updates: Rows, trim: float) -> Rows:
@@ -55,7 +55,7 @@ def trimmed_mean(weights: Floats, updates: Rows, trim: float) -> Rows:
         centre: Rows = (np.where(shares > 0, values, 0) * shares).sum(axis=0) / shares.sum(axis=0)
         return centre
 
-    return total * _by_columns(inner, weights, updates)
+    return total * _apply_by_columns(inner, weights, updates)
 
 
 def _weight_before(below: Floats) -> Floats:
@@ -63,8 +63,11 @@ def _weight_before(below: Floats) -> Floats:
     return np.concatenate([np.zeros((1, below.shape[1])), below[:-1]])
 
 
-def _by_columns(centre: Callable[[Rows, Floats], Rows], weights: Floats, updates: Rows) -> Rows:
-    """``centre`` of sorted values (k, c) and their cumulative shares of the weight (k, c), a few numbers at a time."""
+def _apply_by_columns(centre: Callable[[Rows, Floats], Rows], weights: Floats, updates: Rows) -> Rows:
+    """Apply ``centre`` to some columns of the updates at a time, and return all centres (P,).
+
+    It gets sorted values (k, c) and their cumulative shares of the weight (k, c).
+    """
     shares = (weights / weights.sum())[weights > 0]
     rows = updates[weights > 0]
     centres = np.empty(updates.shape[1], updates.dtype)

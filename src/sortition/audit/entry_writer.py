@@ -45,11 +45,11 @@ def population_digest(population: Population) -> str:
     """Return the SHA-256 of the number of clients and of all facts about them."""
     digest = hashlib.sha256(f"{population.n_clients}".encode())
     for name in sorted(population.facts):
-        rows = np.ascontiguousarray(getattr(population, name)[population.known])
+        rows = np.ascontiguousarray(getattr(population, name)[population.known_ids])
         digest.update(f"{name}{rows.dtype.newbyteorder('<').str}{rows.shape}".encode())
         digest.update(rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
-    if population.known.size < population.n_clients:
-        digest.update(population.known.astype("<i8").tobytes())
+    if population.known_ids.size < population.n_clients:
+        digest.update(population.known_ids.astype("<i8").tobytes())
     return digest.hexdigest()
 
 

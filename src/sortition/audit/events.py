@@ -17,7 +17,7 @@ STEP = "step"
 
 
 def has_events(entries: Sequence[Entry]) -> bool:
-    """Say whether rounds overlap in this log."""
+    """Tell whether rounds overlap in this log."""
     return any("event" in entry for entry in entries)
 
 

@@ -71,7 +71,7 @@ class LogFile:
         return self.path.with_name(f"{self.path.name}.reveal.json")
 
     def _commits_to(self, seed: int) -> bool:
-        """Say whether there is a log of an unfinished run whose first line was written with this salt and seed."""
+        """Tell whether there is a log of an unfinished run whose first line was written with this salt and seed."""
         try:
             with open_regular(self.path) as file:
                 header = json.loads(next(read_lines_of(file, self.path)))
@@ -128,10 +128,10 @@ class LogFile:
         }
         if facts:
             population = self._registrar.population
-            all_known = population.known.size == population.n_clients
+            all_known = population.known_ids.size == population.n_clients
             published["facts"] = {name: getattr(population, name).tolist() for name in population.facts}
             published["types"] = {name: getattr(population, name).dtype.str for name in population.facts}
-            published["known"] = None if all_known else population.known.tolist()
+            published["known"] = None if all_known else population.known_ids.tolist()
         if names:
             published["names"] = list(names)
         write_atomically(self._disclosure, json.dumps(published, indent=1).encode() + b"\n")

@@ -74,13 +74,13 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 def unknown(kind: str, name: str, known: Iterable[str], holder: str = "") -> InputError:
     """Make the error ``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?``"""
     names = list(known)
-    listing = f"known are {_listed(names)}"
+    listing = f"known are {_list_names(names)}"
     if holder:
-        listing = f"{holder} has {_listed(names)}"
+        listing = f"{holder} has {_list_names(names)}"
     return InputError(f"Unknown {kind} {show_value(name)}; {listing}.{suggest_name(name, names)}")
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """List names, at most 60 of them; they are quoted if one has a comma."""
     if not names:
         return "none"

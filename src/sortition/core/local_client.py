@@ -46,7 +46,7 @@ class LocalResult(Protocol):
         ...
 
     def rms_loss(self, part: str) -> float:
-        """Return root mean square of single examples' losses, each under the model that its mini-batch met.
+        """Return the root mean square of single examples' losses, each under the model that its mini-batch met.
 
         ``part``: of ``all`` mini-batches, of those of the ``first`` epoch, or of the ``last`` one.
         """
@@ -58,7 +58,7 @@ class LocalResult(Protocol):
         ...
 
     def outputs(self, inputs: Array) -> Array:
-        """Return logits of the *locally trained* model, shape (len(inputs), C)."""
+        """Return the logits of the *locally trained* model, shape (len(inputs), C)."""
         ...
 
 
@@ -79,11 +79,11 @@ class LocalClient(Protocol):
         ...
 
     def batch_loss(self) -> float:
-        """Return the same on one mini-batch."""
+        """Return the mean loss of the received model on one mini-batch."""
         ...
 
     def accuracy(self) -> float:
-        """Return share of the local data whose label the received model gives."""
+        """Return the share of the local data whose label the received model gives."""
         ...
 
     def gradient(self) -> Array:
@@ -91,5 +91,5 @@ class LocalClient(Protocol):
         ...
 
     def train(self) -> LocalResult:
-        """Return the local training of this round; asking twice trains once."""
+        """Return the result of this round's local training; asking twice trains once."""
         ...

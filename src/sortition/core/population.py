@@ -17,7 +17,7 @@ TABLES = ("label_counts", "features")  # a row a client; of the others, a number
 # millions of such sizes are far from its end. Nobody has so much data; whoever says so is broken, or lies.
 LARGEST = 2**53
 ALIKE = 0.6  # how near to a known name another is taken for a mistake: "labels", "size", "label_count"
-TAKEN = ("n_clients", "known", "knows", "facts", "disclose")  # what a population has beside its facts
+TAKEN = ("n_clients", "known_ids", "knows", "facts", "disclose")  # what a population has beside its facts
 FARTHEST = 1e100  # a coordinate of a given vector: distances and their squares stay finite
 
 
@@ -52,12 +52,12 @@ class Population:
         label_counts: (N, C) examples per client and label, ≥ 0; a client's, together, at most 2**53.
         features: (N, d) vectors that the federation's owner gives, such as a region or a local optimum.
         groups: (N,) whole numbers: an owner, language or region per client.
-        known: ids whose rows hold (default: all). Rows of others are never read.
+        known_ids: clients whose rows hold (default: all). Rows of others are never read.
         n_clients: N, where no fact is given.
-        own: further facts, (N,) or (N, …) numbers, that a selector of your own reads by their names.
+        further_facts: (N,) or (N, …) numbers, that a selector of your own reads by their names.
     """
 
-    __slots__ = ("_facts", "_known", "_method_name", "n_clients")
+    __slots__ = ("_facts", "_known_ids", "_method_name", "n_clients")
 
     def __init__(
         self,
@@ -66,27 +66,32 @@ class Population:
         *,
         features: npt.ArrayLike | None = None,
         groups: npt.ArrayLike | None = None,
-        known: npt.ArrayLike | None = None,
+        known_ids: npt.ArrayLike | None = None,
         n_clients: int | None = None,
-        **own: npt.ArrayLike | None,
+        **further_facts: npt.ArrayLike | None,
     ) -> None:
-        check_names(own, "Population")
-        arguments = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups, **own}
+        check_names(further_facts, "Population")
+        arguments = {
+            "sizes": sizes,
+            "label_counts": label_counts,
+            "features": features,
+            "groups": groups,
+            **further_facts,
+        }
         facts = {name: as_array(f"Population.{name}", value) for name, value in arguments.items() if value is not None}
         if n_clients is None:
             n_clients = _count_rows(facts)
         self.n_clients = _checked_count(n_clients)
-        self._known: Ids | None = None
+        self._known_ids: Ids | None = None
         rows: slice | Ids = slice(None)
-        if known is not None:
-            known_ids = as_read_only(as_ids("Population.known", known, ordered=True).copy())
-            if known_ids.size and known_ids[-1] >= self.n_clients:
-                raise bad("Population.known", f"ids below {self.n_clients}", int(known_ids[-1]))
-            self._known = known_ids
-            rows = known_ids
+        if known_ids is not None:
+            rows = as_read_only(as_ids("Population.known_ids", known_ids, ordered=True).copy())
+            if rows.size and rows[-1] >= self.n_clients:
+                raise bad("Population.known_ids", f"ids below {self.n_clients}", int(rows[-1]))
+            self._known_ids = rows
         for name, value in facts.items():
             check_fact(name, value, self.n_clients, rows)
-        self._facts = {name: as_read_only(value.copy()) for name, value in facts.items()}  # the caller keeps his own
+        self._facts = {name: as_read_only(value.copy()) for name, value in facts.items()}  # the caller keeps its arrays
         self._method_name: str | None = None
 
     def check_successor_of(self, earlier: Population) -> None:
@@ -137,15 +142,15 @@ class Population:
         return self._read("groups")
 
     @property
-    def known(self) -> Ids:
+    def known_ids(self) -> Ids:
         """Sorted ids of the clients whose facts the server holds."""
-        if self._known is None:
+        if self._known_ids is None:
             return np.arange(self.n_clients)
-        return self._known
+        return self._known_ids
 
     def knows(self, ids: Ids) -> bool:
         """Tell whether the facts of all these clients are held."""
-        return self._known is None or bool(np.isin(ids, self._known).all())
+        return self._known_ids is None or bool(np.isin(ids, self._known_ids).all())
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -159,7 +164,7 @@ class Population:
         """
         view = object.__new__(Population)
         view.n_clients = self.n_clients
-        view._known = self._known
+        view._known_ids = self._known_ids
         view._method_name = method_name
         view._facts = {name: as_read_only((shown or {}).get(name, self._read(name))) for name in names}
         return view
@@ -238,5 +243,5 @@ def _check_amount(fact: str, *, amounts: Array, limit: float, rows: slice | Ids,
     if amounts.size == 1:
         raise bad(fact, rule, amount)
     client = row if isinstance(rows, slice) else int(rows[row])
-    hint = "Leave its facts out (Population(known=…)), or correct them."
+    hint = "Leave its facts out (Population(known_ids=…)), or correct them."
     raise bad(fact, rule, f"{amount:g} of client {client}", hint)

@@ -37,19 +37,19 @@ class Holder:
         self._vector = values.astype(np.int64).astype(np.uint64)
 
     def receive(self, R: Ring, r: np.uint64) -> Ring:
-        """Steps 2 and 3: keep the mask and return the masked vector."""
+        """Keep the mask and return the masked vector (steps 2 and 3)."""
         self._R = R
         self._r = r
         return self._vector + R
 
     def reply(self, masked: Ring) -> tuple[np.uint64, np.uint64]:
-        """Step 5, client B: draw v2 and return u = Â·B + r_b − v2 with it."""
+        """Draw v2, as client B, and return it with u = Â·B + r_b − v2 (step 5)."""
         v2 = draw_mask(1)
         u = dot(masked, self._vector) + self._r - v2
         return u[0], v2[0]
 
     def close(self, u: np.uint64, masked: Ring) -> np.uint64:
-        """Step 7, client A: return v1 = u − R_a·B̂ + r_a = A·B − v2."""
+        """Return, as client A, v1 = u − R_a·B̂ + r_a = A·B − v2 (step 7)."""
         v1 = np.array([u]) - dot(self._R, masked) + self._r
         return np.uint64(v1[0])
 

@@ -492,9 +492,9 @@ class Shadows:
         if self._live.guards.size_cap or self._live.guards.reweight != "own":
             reads.add("sizes")
         facts = {name: getattr(population, name) for name in population.facts if name in reads}
-        if population.known.size == population.n_clients:
+        if population.known_ids.size == population.n_clients:
             return Population(**facts, n_clients=population.n_clients)
-        return Population(**facts, known=population.known, n_clients=population.n_clients)
+        return Population(**facts, known_ids=population.known_ids, n_clients=population.n_clients)
 
     # -- an observer of the live registrar -----------------------------------------------------------------------------
 

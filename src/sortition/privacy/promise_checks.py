@@ -58,8 +58,8 @@ def lint(selector: AnySelector, promises: Promises, deployment: Deployment | Non
     return sorted(findings, key=lambda finding: not finding.unsound)
 
 
-def single_updates(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """A method that compares updates cannot work on their sum."""
+def check_single_updates(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
+    """Find what needs single updates where aggregation is secure: updates cannot be compared by their sum."""
     if not promises.secure_aggregation:
         return
     exact_signals = [signal.name for signal in _signals(selector) if signal.exact]
@@ -81,8 +81,8 @@ def single_updates(selector: AnySelector, promises: Promises, deployment: Deploy
         )
 
 
-def lone_sums(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """The sum over one client is its update."""
+def check_lone_sums(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
+    """Find cohorts of one client under secure aggregation: the sum over one client is its update."""
     if not promises.secure_aggregation or deployment.guards.minimum > 1:
         return
     if deployment.cohort == 1:
@@ -92,8 +92,10 @@ def lone_sums(selector: AnySelector, promises: Promises, deployment: Deployment)
     yield PrivacyFinding(rule="lone-sums", unsound=deployment.cohort == 1, sentence=sentence, references=("bonawitz",))
 
 
-def overlapping_sums(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """Sums over cohorts that overlap can be solved for single clients."""
+def check_overlapping_sums(
+    selector: AnySelector, promises: Promises, deployment: Deployment
+) -> Iterator[PrivacyFinding]:
+    """Find cohorts that overlap under secure aggregation: their sums can be solved for single clients."""
     rounds = deployment.rounds
     clients = deployment.clients
     if not promises.secure_aggregation or not selector.isolates or rounds == 1:
@@ -110,8 +112,8 @@ def overlapping_sums(selector: AnySelector, promises: Promises, deployment: Depl
     )
 
 
-def amplification(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """Sampling amplifies privacy only if the sample does not depend on the data, and stays secret."""
+def check_amplification(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
+    """Find samples that do not amplify privacy, since they depend on the data or do not stay secret."""
     if not promises.amplification:
         return
     names = data_dependence(selector)
@@ -128,8 +130,10 @@ def amplification(selector: AnySelector, promises: Promises, deployment: Deploym
     yield PrivacyFinding(rule="amplification", unsound=bool(names), sentence=sentence, references=("balle",))
 
 
-def beside_the_noise(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """Return what clients send beside their updates has no noise."""
+def check_unnoised_signals(
+    selector: AnySelector, promises: Promises, deployment: Deployment
+) -> Iterator[PrivacyFinding]:
+    """Find what clients send beside their updates, which has no noise."""
     if not promises.private:
         return
     signal_names = _signal_names(selector)
@@ -154,8 +158,8 @@ def beside_the_noise(selector: AnySelector, promises: Promises, deployment: Depl
     )
 
 
-def label_recovery(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """Changes of the output layer say which labels a client has."""
+def check_label_recovery(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
+    """Find reports of the output layer's change, which says what labels a client has."""
     if not (promises.private or promises.secure_aggregation):
         return
     names = [name for name in _signal_names(selector) if parse_sketch_name(name)[0] in LABELS]
@@ -169,8 +173,8 @@ def label_recovery(selector: AnySelector, promises: Promises, deployment: Deploy
         )
 
 
-def sensitivity(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
-    """Noise is calibrated to the largest weight that one client can have."""
+def check_sensitivity(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
+    """Find weights that can exceed those to which the noise is calibrated."""
     guards = deployment.guards
     if not promises.private or guards.reweight == "uniform":
         return
@@ -185,13 +189,13 @@ def sensitivity(selector: AnySelector, promises: Promises, deployment: Deploymen
 
 
 RULES: tuple[Rule, ...] = (
-    single_updates,
-    lone_sums,
-    overlapping_sums,
-    amplification,
-    beside_the_noise,
-    label_recovery,
-    sensitivity,
+    check_single_updates,
+    check_lone_sums,
+    check_overlapping_sums,
+    check_amplification,
+    check_unnoised_signals,
+    check_label_recovery,
+    check_sensitivity,
 )
 
 

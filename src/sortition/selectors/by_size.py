@@ -55,7 +55,7 @@ class BySize(Selector[State]):
         """Draw m times with replacement; how often a client was drawn is its weight."""
         if not self.lost:
             return self._weigh(self._draw(round.available, round))
-        draws = self._draw(round.population.known, round)
+        draws = self._draw(round.population.known_ids, round)
         available_draws = draws[np.isin(draws, round.available)]
         n_lost = int(draws.size - available_draws.size)
         return self._weigh(available_draws, notes={"lost": n_lost})

@@ -87,7 +87,7 @@ class CAFed(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Asking:
         """Learn losses, estimate availabilities, and keep the clients that the bound wants."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         losses = yield Measure(LOSS, round.available)
         self._learn(state, losses)
         rounds_passed = round.index - state.last if state.last >= 0 else 0
@@ -132,7 +132,7 @@ class CAFed(Selector[Memory]):
 
     def _target(self, round: Round) -> Floats:
         """Return α_k of the known clients."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         if self.target == "equal":
             return as_shares(np.ones(known_ids.size))
         return as_shares(np.asarray(round.population.sizes[known_ids], np.float64))

@@ -94,7 +94,7 @@ class CSUCBQ(Selector[Memory]):
 
     def _required_rates(self, round: Round) -> Floats:
         """Return c_k of all clients (N,); 0 for unknown ones."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         sizes = np.asarray(round.population.sizes[known_ids], np.float64)
         share = np.zeros(round.n_clients)
         if self.rate == "size" and sizes.sum() > 0:

@@ -74,7 +74,7 @@ class F3AST(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Choose by the largest marginals, then update the rates, then weigh by them."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         p = data_shares(round.population)
         self._start_rates(state, round, p)
         skipped = round.index - state.last - 1
@@ -91,7 +91,7 @@ class F3AST(Selector[Memory]):
 
     def _start_rates(self, state: Memory, round: Round, p: Floats) -> None:
         """Set r(0) of clients that are known for the first time."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         newcomers = known_ids[np.isnan(state.rate[known_ids])]
         start = p[newcomers]
         if self.start == "budget":

@@ -107,7 +107,7 @@ class FLIPS(Selector[Memory]):
 
     def _assign_clusters(self, state: Memory, round: Round) -> Array:
         """Find the cluster of clients that have none, and return the centres, which are made when first called."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         newcomers = known_ids[state.cluster[known_ids] < 0]
         if state.centres is None:
             clusters = cluster(

@@ -248,7 +248,7 @@ class LongFed(Selector[Memory]):
         if self.weights == "count":
             return np.ones(ids.size)
         sizes = np.asarray(round.population.sizes, np.float64)
-        mean_size = sizes[round.population.known].mean()
+        mean_size = sizes[round.population.known_ids].mean()
         return np.asarray(sizes[ids] / max(mean_size, 1e-300))
 
     @staticmethod

@@ -236,8 +236,8 @@ class Setup:
             return population
         rows = np.arange(n_clients) if owners is None else owners[:n_clients]
         facts = {name: getattr(population, name)[rows] for name in population.facts}
-        known_ids = np.flatnonzero(np.isin(rows, population.known))
-        return Population(**facts, known=known_ids, n_clients=n_clients)
+        known_ids = np.flatnonzero(np.isin(rows, population.known_ids))
+        return Population(**facts, known_ids=known_ids, n_clients=n_clients)
 
 
 def _changes_rate(rule: LocalRule) -> bool:

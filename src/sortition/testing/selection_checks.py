@@ -168,7 +168,7 @@ def known_facts(cls: type[AnySelector]) -> None:
         third = cohorts(with_nan)
         repeats = same_cohorts(first, second)
         require(cls, repeats, f"chose other clients under the same seed, so this cannot be told. {REMEDY}")
-        require(cls, same_cohorts(second, third), "reads facts of clients beyond population.known.")
+        require(cls, same_cohorts(second, third), "reads facts of clients beyond population.known_ids.")
 
 
 def _known_only(population: Population, known_ids: Ids, filler: float) -> Population:
@@ -182,4 +182,4 @@ def _known_only(population: Population, known_ids: Ids, filler: float) -> Popula
             rows = rows.astype(np.float64)
             rows[known_ids.size :] = filler
         facts[name] = rows
-    return Population(**facts, known=known_ids)
+    return Population(**facts, known_ids=known_ids)

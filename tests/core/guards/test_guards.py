@@ -103,8 +103,8 @@ class TestConfiguration:
 
     @pytest.mark.parametrize("share", [0.25, 0.3, 0.1])
     def test_places_of_an_owner(self, share):
-        assert Guards(quota=share).places(10) == max(1, int(share * 10))
-        assert Guards(quota=3).places(10) == 3
+        assert Guards(quota=share).places_per_owner(10) == max(1, int(share * 10))
+        assert Guards(quota=3).places_per_owner(10) == 3
 
     @pytest.mark.parametrize("name", discover())
     def test_no_honest_client_notices_the_defaults(self, name):
@@ -123,24 +123,29 @@ class TestConfiguration:
 class TestBounds:
     @given(NORMS, st.floats(2, 1000))
     def test_only_what_exceeds_c_medians_is_refused(self, values, c):
-        found = Guards(norm=c, bound=0).refused(np.array(values))
+        found = Guards(norm=c, bound=0).find_refused(np.array(values))
         assert set(found) == {k for k, v in enumerate(values) if v > c * float(np.median(values))}
 
     @given(NORMS, st.floats(1e4, 1e300))
     def test_a_huge_norm_is_refused_however_the_others_look(self, values, huge):
-        found = Guards(norm=1000).refused(np.array([*values, huge]))
+        found = Guards(norm=1000).find_refused(np.array([*values, huge]))
         assert found == {len(values): "norm above 1e+15" if huge > 1e15 else "norm above 1000 times the median"}
 
     @given(NORMS)
     def test_a_minority_of_liars_cannot_make_itself_the_measure(self, values):
         liars = [1e9] * ((len(values) - 1) // 2)
-        assert set(Guards(norm=1000).refused(np.array(values + liars))) == {k + len(values) for k in range(len(liars))}
+        assert set(Guards(norm=1000).find_refused(np.array(values + liars))) == {
+            k + len(values) for k in range(len(liars))
+        }
 
     def test_zeros_are_no_measure_and_few_rows_have_no_outlier(self):
-        assert Guards(norm=10).refused(np.array([0.0, 0.0, 0.0, 5.0])) == {}
-        assert Guards(norm=2).refused(np.array([0.0, 5.0])) == {}
-        assert Guards().refused(np.empty(0)) == {}
-        assert Guards(bound=0, norm=0).refused(np.array([1e300, np.nan, np.inf])) == {1: "not finite", 2: "not finite"}
+        assert Guards(norm=10).find_refused(np.array([0.0, 0.0, 0.0, 5.0])) == {}
+        assert Guards(norm=2).find_refused(np.array([0.0, 5.0])) == {}
+        assert Guards().find_refused(np.empty(0)) == {}
+        assert Guards(bound=0, norm=0).find_refused(np.array([1e300, np.nan, np.inf])) == {
+            1: "not finite",
+            2: "not finite",
+        }
 
     def test_norms_do_not_overflow_where_rows_are_finite(self):
         rows = np.array([[3e30, 4e30], [np.nan, 1], [np.inf, 1], [3, 4], [0, 0]], np.float32)
@@ -257,7 +262,7 @@ class TestCaps:
         assert cap_facts(idle, Guards(size_cap=2))[0]["sizes"].tolist() == [0, 0, 0, 0, 10, 10, 20]
 
     def test_unknown_rows_are_neither_read_nor_changed(self):
-        held = Population(np.array([np.nan, 1.0, 2.0, 30.0]), known=[1, 2, 3])
+        held = Population(np.array([np.nan, 1.0, 2.0, 30.0]), known_ids=[1, 2, 3])
         shown, cut = cap_facts(held, Guards(size_cap=2))
         assert shown["sizes"][1:].tolist() == [1, 2, 4]
         assert cut.tolist() == [False, False, False, True]

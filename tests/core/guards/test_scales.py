@@ -159,8 +159,8 @@ def test_snapshots_remember_and_abandoned_turns_do_not(tmp_path):
     federation.save(tmp_path / "state.npz")
     again = Registrar.load(tmp_path / "state.npz", Wanted(), Population(np.full(N + 3, 9)))
     scales = federation.eligibility.scales
-    assert again.eligibility.scales.in_force(again.index) == scales.in_force(federation.index)
-    assert set(scales.in_force(federation.index)) == {MODEL, "loss", "update"}
+    assert again.eligibility.scales.known_scales(again.index) == scales.known_scales(federation.index)
+    assert set(scales.known_scales(federation.index)) == {MODEL, "loss", "update"}
     assert again.eligibility.presence.shares[-3:].tolist() == [0, 0, 0]
     play(again, np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
     assert again.quarantined[:3].tolist() == [1, 1, 1]

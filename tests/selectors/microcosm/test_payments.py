@@ -93,8 +93,8 @@ def test_whoever_is_available_often_enough_gets_a_quarter_of_its_due(available_a
 
 def test_a_queue_that_looks_at_the_available_alone_breaks_the_promise(monkeypatch):
     """Those who are away need places later: leaving them out of the count lets them pile up."""
-    wrong = slipped(Payments.forced, "slack - 1, slack)[exists]", "slack - 1, slack)[here]")
-    monkeypatch.setattr(Payments, "forced", wrong)
+    wrong = slipped(Payments.find_forced, "slack - 1, slack)[is_unit]", "slack - 1, slack)[is_available_unit]")
+    monkeypatch.setattr(Payments, "find_forced", wrong)
     assert least_share_of_due(*weights_paid(hoarded, "equal", seed=0)) < 1
 
 

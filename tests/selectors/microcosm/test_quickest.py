@@ -86,7 +86,7 @@ def test_a_slip_is_caught_by_the_twin(name, right, wrong, monkeypatch):
 
     def choose(sitting, seconds):
         n = seconds.size
-        return module.quickest(
+        return module.choose_quickest(
             sitting,
             seconds=seconds,
             owing=make_payments(np.full(n, 1 / n), sitting.places),

@@ -236,11 +236,11 @@ def cap_facts(population: Population, guards: Guards) -> tuple[dict[str, Array],
     is_lowered = np.zeros(population.n_clients, dtype=bool)
     for name in {"sizes", "label_counts"} & set(population.facts):
         rows = getattr(population, name)
-        examples = total_examples(rows[population.known])
+        examples = total_examples(rows[population.known_ids])
         positive = examples[examples > 0]
         median = float(np.median(positive)) if positive.size else 0.0
         limit = min(guards.size_limit or np.inf, guards.size_cap * median or np.inf)
-        large = population.known[examples > limit]
+        large = population.known_ids[examples > limit]
         total = examples[examples > limit]  # limit < total ≤ 2**53: no product overflows
         lower = rows[large] * limit / total.reshape(-1, *[1] * (rows.ndim - 1))  # the mixture stays
         shown_facts[name] = rows.copy()

@@ -30,7 +30,7 @@ class FittedWeights:
 
     def __init__(self, population: Population, label_counts: Array) -> None:
         self.label_counts = label_counts
-        known_counts = np.asarray(label_counts[population.known], np.float64)
+        known_counts = np.asarray(label_counts[population.known_ids], np.float64)
         examples = known_counts.sum(axis=1)
         self.total = max(float(examples.sum()), 1.0)
         self.mean, spread = spread_of(label_mixtures(known_counts), examples / self.total)

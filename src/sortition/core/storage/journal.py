@@ -62,7 +62,7 @@ class Journal:
         return last, end
 
     def append(self, record: Mapping[str, object]) -> None:
-        """Append one line, whole or (if the machine stops now) torn; the same record gives the same bytes."""
+        """Append one record as a line; it may be torn if the machine stops now. Equal records give equal bytes."""
         self.write(json.dumps(record, separators=(",", ":"), default=json_default).encode() + b"\n")
 
     def write(self, line: bytes) -> None:

@@ -16,7 +16,7 @@ Note = dict[str, Any]  # lists of numbers by their names, as JSON takes them
 
 
 def is_due(round: Round) -> bool:
-    """Say whether a round has a picture: ever fewer do, since notes are part of every record."""
+    """Tell whether a round has a picture; fewer and fewer rounds do, since notes are part of every record."""
     return round.index & (round.index + 1) == 0
 
 

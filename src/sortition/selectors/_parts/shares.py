@@ -19,7 +19,7 @@ def as_shares(values: Array) -> Floats:
 def data_shares(population: Population) -> Floats:
     """Return p_k = n_k / n of all clients (N,): 0 of unknown ones, and equal where nobody has data."""
     p = np.zeros(population.n_clients)
-    p[population.known] = as_shares(np.asarray(population.sizes[population.known], np.float64))
+    p[population.known_ids] = as_shares(np.asarray(population.sizes[population.known_ids], np.float64))
     return p
 
 

@@ -196,7 +196,7 @@ class FedGS(Selector[Memory]):
                 answer = yield Measure(self.signal, strangers)
                 self.draw_pairs(state, store_products(state.products, strangers, answer))
         elif newcomers.size and self.graph in FACTS:
-            self.draw(state, round, round.population.known)
+            self.draw(state, round, round.population.known_ids)
         elif newcomers.size:
             reading = yield Measure(self.signal, newcomers)
             if len(reading):

@@ -260,7 +260,7 @@ class FedSS(Selector[Memory]):
 
     def _assign_strata(self, state: Memory, round: Round) -> int:
         """Assign clients without a stratum to one; return how many strata there are. The first call makes them."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         newcomers = known_ids[state.stratum[known_ids] < 0]
         if not newcomers.size and state.means is not None:
             return len(state.means)

@@ -90,7 +90,7 @@ def marginal_values(value: Value, order: list[int], tolerance: float) -> Floats:
 
 
 def has_settled(recent_means: list[Floats], count: int, n: int) -> bool:
-    """Say whether the last running means are near to the newest, player by player."""
+    """Tell whether the last running means are near to the newest, player by player."""
     if count < max(FEWEST, n) or len(recent_means) < RECENT:
         return False
     newest = recent_means[-1]

@@ -324,16 +324,16 @@ class Microcosm(Selector[Memory]):
         p = self._target_shares(population)
         if not isinstance(state, LossMemory):
             return p
-        return as_shares(p * due_multiples(state.loss, state.loss_record, population.known))
+        return as_shares(p * due_multiples(state.loss, state.loss_record, population.known_ids))
 
     def _target_shares(self, population: Population) -> Floats:
         """Return shares of all data, or of data in which all labels weigh alike."""
         if self.target == "population":
             return data_shares(population)
-        counts = np.asarray(population.label_counts[population.known], np.float64)
+        counts = np.asarray(population.label_counts[population.known_ids], np.float64)
         per_label = counts.sum(axis=0)
         p = np.zeros(population.n_clients)
-        p[population.known] = as_shares(
+        p[population.known_ids] = as_shares(
             counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0)
         )
         return p
@@ -378,7 +378,7 @@ class Microcosm(Selector[Memory]):
         if self.by == "sizes":
             return round.available[:0]
         if self.by in FACTS and self.epsilon is None:
-            return round.population.known
+            return round.population.known_ids
         return np.flatnonzero(has_row(state.rows))
 
     def _rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
@@ -391,7 +391,7 @@ class Microcosm(Selector[Memory]):
 
     def _noise_newcomers(self, state: Memory, round: Round, epsilon: float) -> None:
         """Draw noise for the label counts of clients that are new to the server, and keep their noised shares."""
-        known_ids = round.population.known
+        known_ids = round.population.known_ids
         newcomers = known_ids[~has_row(state.rows)[known_ids]]
         if newcomers.size:
             counts = round.population.label_counts[newcomers]
@@ -456,7 +456,7 @@ class Microcosm(Selector[Memory]):
         reading = feedback.report(TRAINING_LOSS)
         if not isinstance(state, LossMemory) or not len(reading):
             return
-        m = due_multiples(state.loss, state.loss_record, feedback.round.population.known)
+        m = due_multiples(state.loss, state.loss_record, feedback.round.population.known_ids)
         ids = reading.ids
         state.loss_record = update_record(state.loss_record, state.loss, ids, reading.values, m[ids] > 1)
         state.loss[ids] = reading.values

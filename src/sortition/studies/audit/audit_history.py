@@ -182,4 +182,4 @@ def disclosed_population(disclosed: ReadOnlyTable, clients: object) -> Populatio
     known_ids = disclosed.get("known")
     if known_ids is not None:
         known_ids = [client for client in known_ids if client < clients]
-    return Population(**facts, known=known_ids, n_clients=clients)
+    return Population(**facts, known_ids=known_ids, n_clients=clients)

@@ -21,7 +21,7 @@ from sortition.core import (
     method,
     per_client,
 )
-from sortition.core.in_flight import Dispatched, Flights
+from sortition.core.in_flight import DispatchedSelection, Flights
 
 N = 12
 
@@ -337,7 +337,7 @@ def test_work_that_is_changed_step_by_step_is_the_work_that_is_read_anew(seed):
         idle = np.setdiff1d(np.arange(60), np.concatenate([flights.ids, flights.ended_ids]))
         chosen = rng.permutation(idle)[: rng.integers(0, 5)]
         flights = flights.with_selection(
-            Dispatched.start(
+            DispatchedSelection.start(
                 index=index, version=index // 2, cohort=Cohort.uniform(chosen), since=None, skipped=not chosen.size
             )
         )

@@ -46,7 +46,7 @@ from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Ids
 from sortition.core.cohort import Cohort
 from sortition.core.guards.row_screening import Answers
-from sortition.core.in_flight import Received
+from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
 from sortition.core.observer import Reports
 from sortition.core.population import Population
@@ -191,7 +191,7 @@ class AuditLog:
         entry: GivenUpEntry = {"event": GIVEN_UP, "ids": encode_ids(np.sort(ids)), "reason": reason}
         self._keep_pending(self._registrar.events, entry)
 
-    def stepped(self, step: Received, reports: Reports) -> None:
+    def stepped(self, step: ServerStep, reports: Reports) -> None:
         """Note a step's entry: whose updates arrived, how stale, and with what weights they were used."""
         durations = None
         if step.durations.size > 0 and not np.isnan(step.durations).any():

@@ -53,7 +53,12 @@ class Trace(Mode):
 
     def _masks_of_matrix(self, matrix: Mask) -> Masks:
         rounds, clients = matrix.shape
-        return self._continue_masks(lambda t: matrix[t].copy(), rounds, clients, lambda: matrix[rounds - 1].copy())
+        return self._continue_masks(
+            mask_within=lambda t: matrix[t].copy(),
+            rounds=rounds,
+            clients=clients,
+            last_mask=lambda: matrix[rounds - 1].copy(),
+        )
 
     def _masks_of_events(self, events: Events, clients: int) -> Masks:
         first, last = events.span
@@ -67,17 +72,20 @@ class Trace(Mode):
         if events.lasting:
             last_moment = last
         return self._continue_masks(
-            lambda t: events.at(start + t * self.step), rounds, clients, lambda: events.at(last_moment)
+            mask_within=lambda t: events.at(start + t * self.step),
+            rounds=rounds,
+            clients=clients,
+            last_mask=lambda: events.at(last_moment),
         )
 
-    def _continue_masks(self, within: Masks, rounds: int, clients: int, last_mask: Callable[[], Mask]) -> Masks:
-        """Return the masks of all rounds, given those within the trace and the one that "hold" keeps."""
+    def _continue_masks(self, *, mask_within: Masks, rounds: int, clients: int, last_mask: Callable[[], Mask]) -> Masks:
+        """Return the masks of all rounds, given those of the rounds within the trace and the one that "hold" keeps."""
 
         def mask_of_round(t: int) -> Mask:
             if t < rounds:
-                return within(t)
+                return mask_within(t)
             if self.after == "loop":
-                return within(t % rounds)
+                return mask_within(t % rounds)
             if self.after == "hold":
                 return last_mask()
             return np.zeros(clients, dtype=bool)

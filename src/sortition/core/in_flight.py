@@ -23,7 +23,7 @@ NORMALISE = ("mass", "count")
 
 
 @dataclass(frozen=True, eq=False)
-class Dispatched:
+class DispatchedSelection:
     """A selection whose cohort was sent to work.
 
     Attributes:
@@ -45,7 +45,9 @@ class Dispatched:
     has_ended: Array
 
     @classmethod
-    def start(cls, *, index: int, version: int, cohort: Cohort, since: float | None, skipped: bool) -> Dispatched:
+    def start(
+        cls, *, index: int, version: int, cohort: Cohort, since: float | None, skipped: bool
+    ) -> DispatchedSelection:
         """Return a selection that has just been sent to work: all members of its cohort are in flight."""
         return cls(
             index=index,
@@ -57,12 +59,12 @@ class Dispatched:
             has_ended=np.zeros(cohort.ids.size, bool),
         )
 
-    def after_giving_up(self, places: list[int]) -> Dispatched:
+    def after_giving_up(self, places: list[int]) -> DispatchedSelection:
         """Return the selection after the work of the members in these places has ended without an update."""
         ends_now = self.mask_of(places)
         return replace(self, in_flight=self.in_flight & ~ends_now, has_ended=self.has_ended | ends_now)
 
-    def after_step(self, used_places: list[int]) -> Dispatched:
+    def after_step(self, used_places: list[int]) -> DispatchedSelection:
         """Return the selection after a step that used the updates of the members in these places."""
         still_in_flight = self.in_flight & ~self.mask_of(used_places)
         return replace(self, in_flight=still_in_flight, has_ended=np.zeros(still_in_flight.size, bool))
@@ -83,7 +85,7 @@ class Flights:
         ended_ids: sorted ids of the clients whose work ended since the last step without an update.
     """
 
-    def __init__(self, selections: Sequence[Dispatched] = ()) -> None:
+    def __init__(self, selections: Sequence[DispatchedSelection] = ()) -> None:
         self.selections = tuple(selections)
         members = [selection.cohort.ids[selection.in_flight] for selection in self.selections]
         locations = [
@@ -101,7 +103,7 @@ class Flights:
     @classmethod
     def _of_sorted(
         cls,
-        selections: Sequence[Dispatched],
+        selections: Sequence[DispatchedSelection],
         *,
         ids: Ids,
         locations: Ids,
@@ -117,7 +119,7 @@ class Flights:
         flights._rows_with_ended = rows_with_ended
         return flights
 
-    def with_selection(self, selection: Dispatched) -> Flights:
+    def with_selection(self, selection: DispatchedSelection) -> Flights:
         """Return the work in flight with one more selection, all of whose members are at work."""
         members = selection.cohort.ids
         everybody = np.concatenate([self.ids, members])
@@ -225,7 +227,7 @@ class Flights:
         """
         ending = []
         for row, used_places in self._places_ending_with(used_ids):
-            ending.append(_Ending.of(self.selections[row], used_places))
+            ending.append(_EndingMembers.of(self.selections[row], used_places))
         ended_selection = self._wholly_ended(ending)
         if ended_selection is not None and (not used_ids.size or not has_discounts(discounts)):
             cohort = ended_selection.cohort
@@ -233,7 +235,7 @@ class Flights:
             return StepWeights(cohort=cohort, weights=weights, notes=notes, skipped=ended_selection.skipped)
         return _weigh_mixed(ending, used_ids, discounts, normalise)
 
-    def _wholly_ended(self, ending: Sequence[_Ending]) -> Dispatched | None:
+    def _wholly_ended(self, ending: Sequence[_EndingMembers]) -> DispatchedSelection | None:
         """Return the one selection whose members all end with this step; None where the step mixes selections."""
         if len(ending) == 1 and ending[0].is_ending.all():
             return ending[0].selection
@@ -294,7 +296,7 @@ def _make_locations(row: int, places: Ids) -> Ids:
     return locations
 
 
-def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_clients: int) -> Dispatched:
+def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_clients: int) -> DispatchedSelection:
     """Read one selection of a snapshot."""
     cohort = Cohort(
         ids=parts["ids"],
@@ -312,7 +314,7 @@ def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_client
     since = table["since"]
     if since is not None:
         since = float(since)
-    return Dispatched(
+    return DispatchedSelection(
         index=int(table["index"]),
         version=int(table["version"]),
         cohort=cohort,
@@ -324,7 +326,7 @@ def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_client
 
 
 @dataclass(frozen=True, eq=False)
-class Arrived:
+class ArrivedUpdates:
     """Updates that have arrived, as they are handed over.
 
     Attributes:
@@ -343,7 +345,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, eq=False)
-class Received:
+class ServerStep:
     """A step as it was made.
 
     Attributes:
@@ -398,7 +400,7 @@ class StepWeights:
 
 
 @dataclass(frozen=True, eq=False)
-class _Ending:
+class _EndingMembers:
     """The members of one selection whose work ends with a step.
 
     Attributes:
@@ -407,12 +409,12 @@ class _Ending:
         is_used: a mask of these members: whose updates are used.
     """
 
-    selection: Dispatched
+    selection: DispatchedSelection
     is_ending: Array
     is_used: Array
 
     @classmethod
-    def of(cls, selection: Dispatched, used_places: list[int]) -> _Ending:
+    def of(cls, selection: DispatchedSelection, used_places: list[int]) -> _EndingMembers:
         """Return the members whose work ends with a step that uses the updates of the members in these places."""
         is_used = selection.mask_of(used_places)
         is_ending = selection.has_ended | is_used
@@ -444,7 +446,7 @@ def has_discounts(discounts: Floats | None) -> bool:
 
 
 def _weigh_mixed(
-    ending: Sequence[_Ending], used_ids: Ids, discounts: Floats | None, normalise: Normalise
+    ending: Sequence[_EndingMembers], used_ids: Ids, discounts: Floats | None, normalise: Normalise
 ) -> StepWeights:
     """Weigh a step that mixes selections: a client weighs a_k · |S| / n, times its discount.
 

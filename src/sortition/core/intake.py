@@ -14,7 +14,7 @@ from sortition.core.cohort import NOBODY, Notes
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.row_screening import (
     Answers,
-    Screened,
+    ScreenedAnswer,
     Shape,
     has_scale,
     screen,
@@ -145,7 +145,7 @@ class Intake:
         All of them are screened before any is accepted: a caller's mistake leaves everything as it was.
         """
         declared = {signal.name: signal for signal in self.selector.needs.reports}
-        screened_rows = dict[Signal, Screened]()
+        screened_rows = dict[Signal, ScreenedAnswer]()
         for name, rows in reports.items():
             if name not in declared:
                 raise unknown("report", name, list(declared), f"{type(self.selector).__name__}.needs.reports")
@@ -210,7 +210,7 @@ class Intake:
             votes.append(SentNorms(signal, ids[may_vote], norms[may_vote]))
         return votes
 
-    def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
+    def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> ScreenedAnswer:
         """Screen rows against the known shape and the remembered scale."""
         shape = self.shapes.get(signal.name)
         scale = self.scale(signal.name)
@@ -225,7 +225,7 @@ class Intake:
         """Tell whether large numbers of a signal are clipped."""
         return bool(self.guards.winsorise) and signal.scalar and signal.nonnegative
 
-    def _take_sound_rows(self, signal: Signal, screened: Screened) -> Reading:
+    def _take_sound_rows(self, signal: Signal, screened: ScreenedAnswer) -> Reading:
         """Return the sound rows, large numbers clipped; count the unsound ones, and remember the shape."""
         reading = screened.reading
         rejected = screened.rejected
@@ -255,7 +255,7 @@ class Intake:
             self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + n_clipped
         return clipped_reading
 
-    def _find_strikes(self, signal: Signal, screened: Screened) -> set[int]:
+    def _find_strikes(self, signal: Signal, screened: ScreenedAnswer) -> set[int]:
         """Return the clients whose rows are a strike; remember the norms, where the guards do."""
         struck = screened.rejected.keys() - screened.dimensions.keys()
         if signal.of == "pairs":

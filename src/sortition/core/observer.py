@@ -14,7 +14,7 @@ from sortition.core.population import Population
 from sortition.core.questions import Measure
 
 if TYPE_CHECKING:
-    from sortition.core.in_flight import Received
+    from sortition.core.in_flight import ServerStep
     from sortition.core.turn import Turn
 
 Reports = Mapping[str, Answers | npt.ArrayLike]
@@ -47,7 +47,7 @@ class Observer(Protocol):
         """The work of these clients has ended without an update."""
         ...
 
-    def stepped(self, step: Received, reports: Reports) -> None:
+    def stepped(self, step: ServerStep, reports: Reports) -> None:
         """A step was made of what arrived from clients in flight."""
         ...
 
@@ -97,7 +97,7 @@ class Observers:
         for observer in self.observers:
             observer.gave_up(ids, reason)
 
-    def stepped(self, step: Received, reports: Reports) -> None:
+    def stepped(self, step: ServerStep, reports: Reports) -> None:
         """A step was made of what arrived from clients in flight."""
         for observer in self.observers:
             observer.stepped(step, reports)

@@ -229,7 +229,12 @@ class Policy:
             "examples": _write_limit(self.examples),
             "battery": _write_limit(self.battery),
         }
-        return tuple(self._rule(name, limits.get(name, "")) for name in RULES if limits.get(name) or self._is_on(name))
+        rules = []
+        for name in RULES:
+            limit = limits.get(name, "")
+            if limit or self._is_on(name):
+                rules.append(self._rule(name, limit))
+        return tuple(rules)
 
     def _is_on(self, name: str) -> bool:
         """Tell whether a condition holds that has no limit."""

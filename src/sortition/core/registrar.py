@@ -28,7 +28,7 @@ from sortition.core.guards.row_dimensions import Dimensions
 from sortition.core.guards.row_screening import Shape, has_scale
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
-from sortition.core.in_flight import Arrived, Dispatched, Flights, Normalise, Received
+from sortition.core.in_flight import ArrivedUpdates, DispatchedSelection, Flights, Normalise, ServerStep
 from sortition.core.intake import Intake, UpdateVerdict, attach_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
@@ -339,7 +339,7 @@ class Registrar:
         """Return what the registrar becomes when this cohort is sent to work; nothing is changed yet."""
         state = turn.state
         state.grow(self.population.n_clients)  # clients may have joined since it began
-        selection = Dispatched.start(
+        selection = DispatchedSelection.start(
             index=turn.index, version=turn.version, cohort=cohort, since=turn.clock, skipped=turn.skipped
         )
         online = turn.available
@@ -369,7 +369,7 @@ class Registrar:
         )
 
     @property
-    def open_selections(self) -> tuple[Dispatched, ...]:
+    def open_selections(self) -> tuple[DispatchedSelection, ...]:
         """The selections since the last step, the oldest first: what a server that restarts goes on with."""
         if self.intake is None:
             return ()
@@ -435,7 +435,7 @@ class Registrar:
         durations: npt.ArrayLike | None = None,
         blamed: Mapping[int, str] | None = None,
         excused: Collection[int] = (),
-    ) -> Received:
+    ) -> ServerStep:
         """Make a step of the updates that have arrived: the method observes once, and the next version begins.
 
         Args:
@@ -458,7 +458,7 @@ class Registrar:
                 blamed_ids = self._check_in_flight("receive(blamed)", np.array(sorted(blamed), np.int64))
             rows_by_signal = _as_reports("receive(reports)", reports)
             reports_by_id = {name: attach_ids(name, rows, arrived_ids) for name, rows in rows_by_signal.items()}
-            arrivals = Arrived(
+            arrivals = ArrivedUpdates(
                 ids=arrived_ids,
                 reports=reports_by_id,
                 discounts=_as_amounts("receive(discounts)", discounts, arrived_ids.size),
@@ -476,8 +476,8 @@ class Registrar:
             return step
 
     def _step(
-        self, arrivals: Arrived, intake: Intake, flights: Flights, normalise: Normalise
-    ) -> tuple[Received, _Changes]:
+        self, arrivals: ArrivedUpdates, intake: Intake, flights: Flights, normalise: Normalise
+    ) -> tuple[ServerStep, _Changes]:
         """Make a step of work in flight, and prepare what changes with it."""
         completed = flights.sort_by_selection(arrivals.ids)
         order = np.argsort(arrivals.ids)[np.searchsorted(np.sort(arrivals.ids), completed)]
@@ -490,7 +490,7 @@ class Registrar:
         readings = intake.screen_reports(completed, arrivals.reports)
         weighed = flights.weigh(completed, discounts, normalise)
         usable, readings = self._apply_minimum(intake, completed, readings, weighed.cohort)
-        step = Received(
+        step = ServerStep(
             version=self.version,
             ids=usable,
             weights=weighed.weights[: usable.size],

@@ -39,7 +39,7 @@ class LastSelection(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Restored:
+class RestoredState:
     """What the next round depends on, as a snapshot holds it.
 
     Attributes:
@@ -131,7 +131,7 @@ def _header_under_way(registrar: Registrar) -> dict[str, object]:
     }
 
 
-def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
+def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RestoredState:
     """Read what ``Registrar.export`` gave, for a registrar that takes over; refuse that of another selection."""
     try:
         _, current_header = export(registrar)
@@ -145,7 +145,7 @@ def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar
         raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
 
 
-def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> Restored:
+def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RestoredState:
     n_clients = registrar.population.n_clients
     shapes = {name: _as_shape(stored) for name, stored in header["shapes"].items()}
     index = whole_number(header["index"], "index", most=LARGEST)
@@ -154,7 +154,7 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
     eligibility.restore(
         arrays, strikes=_pad_counts(arrays["quarantined"], n_clients), until=_pad_counts(arrays["until"], n_clients)
     )
-    restored = Restored(
+    restored = RestoredState(
         state=state,
         eligibility=eligibility,
         counters={name: whole_number(header["counters"][name], name) for name in registrar.counters},

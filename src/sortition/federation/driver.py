@@ -21,7 +21,7 @@ from sortition.core.cohort import NOBODY, Cohort, Notes
 from sortition.core.errors import bad
 from sortition.core.guards.row_screening import Answers
 from sortition.core.guards.settings import Guards
-from sortition.core.in_flight import Dispatched
+from sortition.core.in_flight import DispatchedSelection
 from sortition.core.population import Population
 from sortition.core.questions import Measure
 from sortition.core.registrar import Registrar
@@ -207,7 +207,7 @@ class PastTurn:
     in_flight: Ids = field(default_factory=lambda: NOBODY)
 
     @classmethod
-    def of(cls, selection: Dispatched) -> PastTurn:
+    def of(cls, selection: DispatchedSelection) -> PastTurn:
         """Return the turn of a selection as the registrar knows it."""
         return cls(index=selection.index, version=selection.version, cohort=selection.cohort, skipped=selection.skipped)
 

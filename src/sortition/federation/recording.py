@@ -10,7 +10,7 @@ import numpy as np
 from sortition.audit.encoding import json_value
 from sortition.core.arrays import Ids
 from sortition.core.cohort import Cohort, Notes
-from sortition.core.in_flight import Received
+from sortition.core.in_flight import ServerStep
 from sortition.core.round_record import QuestionRecord, RoundRecord
 from sortition.core.turn import MeteredQuestion, Turn
 
@@ -52,7 +52,7 @@ def step_record(
     *,
     turns: Sequence[Turn],
     available: int,
-    step: Received,
+    step: ServerStep,
     fates: Mapping[str, Mapping[str, str]],
     in_flight: int,
     notes: Notes,
@@ -88,7 +88,7 @@ def step_record(
     return cast(RoundRecord, {**record, **_step_details(step, in_flight), **fates})
 
 
-def _step_details(step: Received, in_flight: int) -> dict[str, object]:
+def _step_details(step: ServerStep, in_flight: int) -> dict[str, object]:
     """Return what a step says beyond a round: who is in flight, staleness, and why numbers were withheld."""
     details: dict[str, object] = {}
     if in_flight:

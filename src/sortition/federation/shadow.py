@@ -24,7 +24,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.row_screening import Answers
-from sortition.core.in_flight import Received
+from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.core.observer import Reports, add_observer
@@ -149,7 +149,7 @@ class Ended:
 class Stepped:
     """The live method made a step, with these reports."""
 
-    step: Received
+    step: ServerStep
     reports: Mapping[str, Answers]
 
 
@@ -411,7 +411,7 @@ class Shadow:
             self.cannot = _raised(error)
 
 
-def _end_step(registrar: Registrar, step: Received) -> None:
+def _end_step(registrar: Registrar, step: ServerStep) -> None:
     """Bring a registrar to the version after a step, also where the shadow raised when it was to learn from it."""
     if registrar.version > step.version:
         return
@@ -528,7 +528,7 @@ class Shadows:
         """Keep whose work has ended."""
         self._events.append(Ended(ids.copy(), reason))
 
-    def stepped(self, step: Received, reports: Reports) -> None:
+    def stepped(self, step: ServerStep, reports: Reports) -> None:
         """Keep the step, and what was reported."""
         rows_by_signal = {name: attach_ids(name, rows, step.arrived) for name, rows in reports.items()}
         self._events.append(Stepped(step, rows_by_signal))

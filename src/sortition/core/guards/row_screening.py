@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 NOT_A_NUMBER = "not a number"
 
 
-class Screened(NamedTuple):
+class ScreenedAnswer(NamedTuple):
     """The outcome of screening an answer.
 
     Attributes:
@@ -49,7 +49,7 @@ def screen(
     *,
     largest_dimension: int | None = None,
     scale: float | None = None,
-) -> Screened:
+) -> ScreenedAnswer:
     """Screen an answer: return its sound rows, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
@@ -145,7 +145,7 @@ def _usual_shape(rows: Mapping[int, Array | None], largest_dimension: int | None
     return shapes.most_common(1)[0][0] if shapes else (0,)
 
 
-def _tabulate(answers: Answers, shape: Shape | None, largest_dimension: int | None) -> Screened:
+def _tabulate(answers: Answers, shape: Shape | None, largest_dimension: int | None) -> ScreenedAnswer:
     """Put the rows of one shape into a table of floats; return it with the reasons against the others.
 
     Where the shape is not known, it is that of most vectors. A row is checked as it was sent, and becomes float64 only
@@ -173,14 +173,16 @@ def _tabulate(answers: Answers, shape: Shape | None, largest_dimension: int | No
         else:
             sound_rows[client] = floats
     table = np.stack(list(sound_rows.values())) if sound_rows else np.empty((0, *shape))
-    return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, dimensions)
+    return ScreenedAnswer(Reading(np.array(list(sound_rows), np.int64), table), rejected, dimensions)
 
 
-def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None) -> Screened:
+def _screen_table(
+    signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None
+) -> ScreenedAnswer:
     """Screen a table whose rows have the right shape."""
     values = reading.values
     if not len(reading):
-        return Screened(reading, {})
+        return ScreenedAnswer(reading, {})
     if signal.of == "pairs":
         return _screen_products(reading, asked, guards)
     flat = values.reshape(len(reading), -1)
@@ -193,12 +195,12 @@ def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guard
     compared = {} if signal.of == "server" else guards.find_too_far(norms, scale)
     reasons = compared | guards.find_absurd(norms) | reasons
     if not reasons:
-        return Screened(reading, {}, ids=reading.ids, norms=norms)
+        return ScreenedAnswer(reading, {}, ids=reading.ids, norms=norms)
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
     rejected = {int(reading.ids[row]): reason for row, reason in sorted(reasons.items())}
     only_compared = frozenset(int(reading.ids[row]) for row, reason in compared.items() if reasons[row] == reason)
-    return Screened(
+    return ScreenedAnswer(
         reading=Reading(reading.ids[sound], reading.values[sound]),
         rejected=rejected,
         compared=only_compared,
@@ -207,7 +209,7 @@ def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guard
     )
 
 
-def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> Screened:
+def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> ScreenedAnswer:
     """Screen products between clients: leave out those of clients whose products are no possible value.
 
     A product has two authors, so that one client can spoil an entry of everybody's row. Whoever has the most unsound
@@ -230,12 +232,12 @@ def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> Screened:
         unsound[worst] = False
         unsound[:, worst] = False
     if not reasons:
-        return Screened(reading, {})
+        return ScreenedAnswer(reading, {})
     is_sound = np.ones(len(reading), bool)
     is_sound[list(reasons)] = False
     values = reading.values[is_sound]
     values[:, answered_columns[~is_sound]] = np.nan
-    return Screened(
+    return ScreenedAnswer(
         reading=Reading(reading.ids[is_sound], values),
         rejected={int(reading.ids[row]): reason for row, reason in sorted(reasons.items())},
         compared=frozenset(int(reading.ids[row]) for row in blameless),

@@ -125,7 +125,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class UpdateParts:
     """How the parts of clients' updates compare.
 
     Attributes:
@@ -283,18 +283,18 @@ class Microcosm(Selector[Memory]):
         p = self._due_shares(state, round.population)
         ledger = self._ledger(state, round, p)
         features = self.features(state, round, p, ledger)
-        learnt = self._estimate_parts(state, round, p, features.kappa)
+        parts = self._estimate_parts(state, round, p, features.kappa)
         sitting = Sitting(
             phi=features.phi,
             target=features.target,
-            owed=(p + learnt.ledger * ledger)[round.available],
-            trade_off=learnt.trade_off,
-            common=learnt.common,
+            owed=(p + parts.ledger * ledger)[round.available],
+            trade_off=parts.trade_off,
+            common=parts.common,
             places=round.places,
             floors=np.zeros(round.available.size),
             lot=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
         )
-        notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(learnt.trade_off, 6))}
+        notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(parts.trade_off, 6))}
         if self._counts_seconds(round):
             decision = choose_quickest(
                 sitting,
@@ -398,7 +398,7 @@ class Microcosm(Selector[Memory]):
             noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
             state.rows = with_rows(state.rows, newcomers, label_shares(noised))
 
-    def _estimate_parts(self, state: Memory, round: Round, p: Floats, kappa: float) -> Learnt:
+    def _estimate_parts(self, state: Memory, round: Round, p: Floats, kappa: float) -> UpdateParts:
         """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
 
         An estimate of λ below 1 is cut to 1, so that giants are not exchanged for unlike clients. What is added to it
@@ -406,7 +406,7 @@ class Microcosm(Selector[Memory]):
         e‖p + d − a‖² + (1 − e)‖p − a‖² = ‖p + e·d − a‖² up to a constant.
         """
         scale = 1 / max(kappa, FLAT)
-        by_kappa = Learnt(
+        by_kappa = UpdateParts(
             trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
             common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
         )
@@ -419,7 +419,7 @@ class Microcosm(Selector[Memory]):
         unexplained_part = unexplained_ratio(self._rows(state, round, ids), state.updates[ids], p[ids])
         if unexplained_part is None:
             return by_kappa
-        return Learnt(
+        return UpdateParts(
             trade_off=float(np.clip(unexplained_part, LEAST_ESTIMATE, LARGEST_ESTIMATE)),
             common=by_kappa.common,
             ledger=min(unexplained_part / LEAST_ESTIMATE, 1.0) if self.learn_ledger else 1.0,

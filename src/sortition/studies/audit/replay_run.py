@@ -14,7 +14,7 @@ from sortition.audit.recompute import Differs, Evidence
 from sortition.core.arrays import Ids
 from sortition.core.errors import show_value
 from sortition.core.guards.row_screening import Answers
-from sortition.core.in_flight import Received
+from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
 from sortition.core.observer import Reports, add_observer
 from sortition.core.population import Population
@@ -100,7 +100,7 @@ class Replay(Configured):
     def gave_up(self, ids: Ids, reason: str) -> None:
         """Nothing to keep."""
 
-    def stepped(self, step: Received, reports: Reports) -> None:
+    def stepped(self, step: ServerStep, reports: Reports) -> None:
         """Keep the reports of a step."""
         self._evidence.reports = {name: attach_ids(name, report, step.arrived) for name, report in reports.items()}
 

@@ -46,7 +46,7 @@ def test_vectors_and_updates_are_alike_reversed_and_short_enough(adversaries):
     assert sent[adversaries.ids[0]] @ rows[~adversaries.mask].mean(axis=0) < 0
     updates = adversaries.updates(np.arange(N), rows)
     assert row_norms(updates)[adversaries.ids[0]] > 4 * np.median(row_norms(rows))
-    assert GUARDS.refused(row_norms(updates)) == {}
+    assert GUARDS.find_refused(row_norms(updates)) == {}
 
 
 def test_sizes_are_below_the_cap_and_of_the_rarest_label(adversaries):
@@ -119,7 +119,7 @@ class TestWhen:
         cohort = self.cohort(adversaries, 3)
         sent = row_norms(adversaries.updates(cohort, self.ROWS[cohort]))
         assert (sent[:3] < 1e-6).all()
-        assert set(Guards(norm=5).refused(sent)) == {3, 4}  # what a round's own median says of the honest
+        assert set(Guards(norm=5).find_refused(sent)) == {3, 4}  # what a round's own median says of the honest
 
     @pytest.mark.parametrize("options", [{"when": "never"}, {"kind": "loss", "when": "chance"}, {"away": -1}])
     def test_a_mistake_is_refused(self, options):

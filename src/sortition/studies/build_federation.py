@@ -285,7 +285,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
     largest = int(built.world.holdings.sizes.max())
-    rows = config.local.steps_of(largest) * config.local.rows(largest) * config.cohort
+    rows = config.local.steps_of(largest) * config.local.rows_per_batch(largest) * config.cohort
     if rows > MAX_ROWS:
         raise bad("local", f"such that a cohort trains on at most {MAX_ROWS:,} rows a round", f"{rows:,}")
     return built, Setup(

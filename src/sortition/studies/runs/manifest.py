@@ -62,7 +62,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
 
 def _engine_notes(setup: Setup) -> list[str]:
     """Note why clients train one after the other although their steps are small."""
-    note = setup.world.learner.engine_choice.note(setup.world.rule, setup.cohort)
+    note = setup.world.learner.engine_choice.sequential_note(setup.world.rule, setup.cohort)
     return [note] if note else []
 
 

@@ -83,12 +83,12 @@ class Advice:
 
     @property
     def is_timed(self) -> bool:
-        """Whether methods are compared by seconds."""
+        """Tell whether methods are compared by seconds."""
         return self.federation.devices is not None
 
     @property
     def seeds(self) -> int:
-        """How many federations were simulated."""
+        """Return how many federations were simulated."""
         return len(self.auc.get(BASELINE, {}))
 
     def traffic(self, label: str) -> float:
@@ -130,7 +130,7 @@ class Advice:
 
     @property
     def best(self) -> str | None:
-        """The method that gains most among those that are significantly better than uniform; None if there is none."""
+        """Return the method that gains most of those that are significantly better than uniform; None if none is."""
         return _leader(self.compared(self.auc), BETTER)
 
     def sentence(self) -> str:
@@ -310,7 +310,7 @@ class Outcome(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Simulated seconds of the whole run; its last round is evaluated."""
+        """Return the simulated seconds of the whole run; its last round is evaluated."""
         return float(self.clock[-1])
 
     def curve(self, seconds: float) -> Curve:

@@ -66,17 +66,17 @@ def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
 
 
 def started(run: Run) -> float | None:
-    """Share of the selected places whose client began to train."""
+    """Return the share of the selected places whose client began to train."""
     return _share(run, "started", "selected")
 
 
 def completed(run: Run) -> float | None:
-    """Share of the selected places whose update was used."""
+    """Return the share of the selected places whose update was used."""
     return _share(run, "completed", "selected")
 
 
 def wasted(run: Run) -> float | None:
-    """Share of the started trainings that came to nothing."""
+    """Return the share of the started trainings that came to nothing."""
     return _share(run, "wasted", "started")
 
 
@@ -88,12 +88,12 @@ def _share(run: Run, part: str, whole: str) -> float | None:
 
 
 def trainings(run: Run) -> float | None:
-    """Local trainings of all rounds: those of the cohorts, and of clients that only answered questions about them."""
+    """Count local trainings of all rounds: those of cohorts, and of clients that only answered questions on them."""
     return _counted(run, "trainings", place="started")
 
 
 def uploads(run: Run) -> float | None:
-    """Updates that were sent in all rounds. Where many train before some of them are chosen, only few are sent."""
+    """Count the updates sent in all rounds; where many train and few of them are then chosen, few are sent."""
     return _counted(run, "uploads", place="completed")
 
 
@@ -108,12 +108,12 @@ def _counted(run: Run, key: str, *, place: str) -> float | None:
 
 
 def captured(run: Run) -> float | None:
-    """Share of the cohorts' places that adversaries held; None where the run has no attack."""
+    """Return the share of the cohorts' places that adversaries held; None where the run has no attack."""
     return _captured(run, lambda record: [1.0] * len(record["cohort"]))
 
 
 def captured_weight(run: Run) -> float | None:
-    """Share of the aggregation weight that adversaries held, as the cohorts were chosen."""
+    """Return the share of the aggregation weight that adversaries held, as the cohorts were chosen."""
     return _captured(run, lambda record: record["weights"])
 
 

@@ -42,12 +42,12 @@ class Attacked:
 
     @property
     def guarded(self) -> bool:
-        """Whether the registrar's guards are on."""
+        """Tell whether the registrar's guards are on."""
         return bool(self.config.get("guards"))
 
     @property
     def ground(self) -> dict[str, Any]:
-        """What it shares with the same setting under other guards."""
+        """Return what it shares with the same setting under other guards."""
         return {key: self.config[key] for key in self.config if key not in ("setting", "seed", "method", "guards")}
 
     def share(self, label: str, figure: str) -> str:

@@ -161,7 +161,7 @@ def _indices(folder: Path) -> list[Path]:
 
 
 def baseline_of(names: Mapping[str, str], wanted: str = "") -> str | None:
-    """The label that others are compared with, from label → method; None where it is not among them.
+    """Return the label that others are compared with, from label → method; None where it is not among them.
 
     A wanted baseline is a label, or else the name of a method. Without one it is the method ``uniform``, whatever its
     label is: a label alone makes no baseline.
@@ -221,39 +221,39 @@ class SettingComparison:
 
     @cached_property
     def higher(self) -> bool:
-        """Whether more of the metric is better."""
+        """Tell whether more of the metric is better."""
         config = next((config for configs in self.configs.values() for config in configs.values()), {})
         return higher_is_better(config, self.metric)
 
     @property
     def compared(self) -> tuple[str, str]:
-        """The figures that are compared: the one at the end, which decides, and the one of the whole curve."""
+        """Return the figures that are compared: the one at the end, which decides, and the one of the whole curve."""
         if self.budget is None:
             return IN_ROUNDS
         return AT_EQUAL_COST
 
     @property
     def basis(self) -> Window | Budget | None:
-        """What the figure at the end is taken of: the last rounds, or a budget."""
+        """Return what the figure at the end is taken of: the last rounds, or a budget."""
         if self.budget is None:
             return self.window
         return self.budget
 
     @property
     def currency(self) -> Currency:
-        """What is counted as cost."""
+        """Return what is counted as cost."""
         if self.budget is None:
             return "rounds"
         return self.budget.currency
 
     @cached_property
     def baseline(self) -> str | None:
-        """The label that others are compared with; None where the setting lacks it."""
+        """Return the label that others are compared with; None where the setting lacks it."""
         return baseline_of(self.names, self.criteria.baseline)
 
     @cached_property
     def missing(self) -> Missing | None:
-        """Why no method can be judged; None where some can be."""
+        """Say why no method can be judged; None where some can be."""
         if self.baseline is None:
             return Missing.NO_BASELINE
         comparisons = self.against_baseline().values()
@@ -267,7 +267,7 @@ class SettingComparison:
 
     @cached_property
     def leader(self) -> str:
-        """The best of the methods that are shown better, fairly if any is; else the best of all but the baseline."""
+        """Return the best of the methods shown better, fairly if any is; else the best of all but the baseline."""
         better = [comparison for comparison in self.against_baseline().values() if comparison.verdict == BETTER]
         fairly_better = [comparison for comparison in better if not comparison.unlike]
         if better:

@@ -51,7 +51,7 @@ def headline_over_settings(settings: Sequence[SettingComparison]) -> str:
 
 
 def _winners(comparisons: Sequence[Comparison], settings: int) -> str:
-    """``d in 2 of 2 settings, c in 1 of 2 settings, and 1 more``: by settings won, then by gain."""
+    """List winners by settings won, then by gain: ``d in 2 of 2 settings, c in 1 of 2 settings, and 1 more``."""
     gains: dict[str, list[float]] = {}
     for comparison in comparisons:
         gains.setdefault(comparison.method, []).append(comparison.gain)

@@ -47,21 +47,21 @@ class History:
 
     @property
     def name(self) -> str:
-        """The NAME of the checkpoint."""
+        """Return the NAME of the checkpoint."""
         return self.path.name.removesuffix(HISTORY)
 
     @property
     def title(self) -> str:
-        """The name as a headline: without an ending."""
+        """Return the name as a headline: without an ending."""
         return self.name.removesuffix(".npz").removesuffix(".jsonl") or self.name
 
     def beside(self, ending: str) -> Path:
-        """A file that belongs to the same checkpoint."""
+        """Return the path of a file that belongs to the same checkpoint."""
         return self.path.with_name(self.name + ending)
 
     @cached_property
     def records(self) -> list[RoundRecord]:
-        """One record a round, in order, each one sound in itself and with those before it."""
+        """Return one record a round, in order, each one sound in itself and with those before it."""
         records = cast(list[RoundRecord], lines(self.path, "record"))
         for number, record in enumerate(records, 1):
             if fault := _fault(record):
@@ -74,37 +74,37 @@ class History:
         return records
 
     def played(self) -> list[RoundRecord]:
-        """The records, of which there must be one."""
+        """Return the records, of which there must be one."""
         if not self.records:
             raise StorageError(f"{self.path} has no round yet.")
         return self.records
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What NAME.about.json says; empty where there is none."""
+        """Return what NAME.about.json says; empty where there is none."""
         if not self.path.name.endswith(HISTORY):
             return {}
         return document(self.beside(ABOUT), "about")
 
     @property
     def method(self) -> str:
-        """The class of the method, where the history is of a known one."""
+        """Return the class of the method, where the history is of a known one."""
         return printable(str(self.about.get("method") or "the method"))
 
     @property
     def backend(self) -> str:
-        """What ran the federation, in words; empty where that is not known."""
+        """Return what ran the federation, in words; empty where that is not known."""
         name = str(self.about.get("backend") or "")
         return BACKENDS.get(name, printable(name))
 
     @property
     def cohort(self) -> int:
-        """How many clients a round is to use; where nothing says so, the largest cohort."""
+        """Return how many clients a round is to use; where nothing says so, the largest cohort."""
         return int(self.about.get("cohort") or max((len(cohort_of(record)) for record in self.records), default=0))
 
     @cached_property
     def clients(self) -> int:
-        """N: how many clients are known after the last round."""
+        """Return N, how many clients are known after the last round."""
         members = max((record.get("members", 0) for record in self.records), default=0)
         if members:
             return members
@@ -114,7 +114,7 @@ class History:
 
     @cached_property
     def names(self) -> ClientNames:
-        """The clients' names: those of NAME.about.json, and of everybody who was ever chosen."""
+        """Return the clients' names: those of NAME.about.json, and of everybody who was ever chosen."""
         names: dict[int, str] = {}
         for record in self.records:
             names |= zip(cohort_of(record), record.get("names") or [], strict=False)
@@ -122,7 +122,7 @@ class History:
         return ClientNames(names)
 
     def facts(self) -> dict[str, Array]:
-        """``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint is beside it and has them of all clients."""
+        """Return ``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint beside it has them of all clients."""
         checkpoint = self.beside("")
         if not self.path.name.endswith(HISTORY) or not checkpoint.exists():
             return {}
@@ -139,17 +139,17 @@ class History:
         return facts
 
     def present(self) -> Iterator[Ids]:
-        """Round by round, who could be chosen; nothing at all where a record does not say it."""
+        """Return who could be chosen, round by round; nothing at all where a record does not say it."""
         if self.says_who_was_there:
             yield from (decode_ids(record["present"]) for record in self.records)
 
     @property
     def says_who_was_there(self) -> bool:
-        """Whether every record has ``present``: records of very large federations do not."""
+        """Tell whether every record has ``present``: records of very large federations do not."""
         return bool(self.records) and all("present" in record for record in self.records)
 
     def seconds(self) -> list[float | None]:
-        """How long each round took by the server's clock, which begins anew where a server went on after a stop."""
+        """Return how long each round took by the server's clock, which begins anew where a server was restarted."""
         durations: list[float | None] = []
         previous_clock = 0.0
         for record in self.records:
@@ -163,11 +163,11 @@ class History:
         return durations
 
     def record(self, round_index: int) -> RoundRecord | None:
-        """The record of a round, where there is one."""
+        """Return the record of a round, where there is one."""
         return next((record for record in self.records if record["round"] == round_index), None)
 
     def audit_log(self) -> Path | None:
-        """The audit log of the same federation, where NAME.about.json names one that lies in the same folder."""
+        """Return the audit log of the same federation, where NAME.about.json names one that lies in the same folder."""
         name = str(self.about.get("audit") or "")
         if name in ("", "..") or Path(name).name != name:  # a file from elsewhere must not lead to other folders
             return None
@@ -178,7 +178,7 @@ class History:
 
 
 def cohort_of(record: RoundRecord) -> list[int]:
-    """Who was chosen."""
+    """Return the ids of the chosen clients."""
     return record.get("cohort") or []
 
 
@@ -210,7 +210,7 @@ def fates(record: RoundRecord) -> dict[int, Fate]:
 
 
 def _mentioned(record: RoundRecord) -> list[int]:
-    """Every id that a record names outside of ``present``."""
+    """Return every id that a record names outside of ``present``."""
     groups: tuple[Sequence[int], ...] = (
         cohort_of(record),
         answered_ids(record),
@@ -224,7 +224,7 @@ def _mentioned(record: RoundRecord) -> list[int]:
 
 
 def _fault(record: RoundRecord) -> str:
-    """What is wrong with a record that has the right keys and types; empty where nothing is."""
+    """Return what is wrong with a record that has the right keys and types; empty where nothing is."""
     cohort = cohort_of(record)
     weights = record.get("weights") or []
     if len(weights) != len(cohort) or len(set(cohort)) < len(cohort):
@@ -262,7 +262,7 @@ def _is_id(text: str) -> bool:
 
 
 def _reason_tables(record: RoundRecord) -> tuple[Mapping[str, Any], ...]:
-    """The tables from client ids to reasons."""
+    """Return the tables from client ids to reasons."""
     return record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {}
 
 
@@ -286,12 +286,12 @@ def _fault_of_ids(record: RoundRecord) -> str:
 
 
 def _distinct(ids: Ids) -> bool:
-    """Whether no id stands there twice; ids that are sorted, as they are written, take one look."""
+    """Tell whether no id stands there twice; ids that are sorted, as they are written, take one look."""
     return bool(np.all(ids[1:] > ids[:-1])) or np.unique(ids).size == ids.size
 
 
 def _whole_counts(name: str, rows: Array, checkpoint: Path) -> Array:
-    """Facts that count examples, as whole numbers."""
+    """Return facts that count examples, as whole numbers."""
     try:
         check_fact(name, rows, len(rows), subject=checkpoint.name)
     except InputError as error:

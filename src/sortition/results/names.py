@@ -32,25 +32,25 @@ class ClientNames:
         return len(self._names)
 
     def short(self, client: int) -> str:
-        """The name alone, or the id where there is none: for axes and tables that have a column of ids."""
+        """Return the name alone, or the id where there is none: for axes and tables that have a column of ids."""
         return printable(self._names.get(client, str(client)))
 
     def called(self, client: int) -> str:
-        """The name with its id, ``hospital-2 (id 4)``; without a name, or with one that is the id, ``client 4``."""
+        """Return the name with its id, ``hospital-2 (id 4)``; ``client 4`` without a name, or where it is the id."""
         name = self.short(client)
         if name == str(client):
             return f"client {client}"
         return f"{name} (id {client})"
 
     def at_the_start(self, client: int) -> str:
-        """The same as a sentence begins with it: a name keeps its first letter."""
+        """Return what a sentence calls a client that it begins with: ``Client 4``; a name keeps its first letter."""
         text = self.called(client)
         if text == f"client {client}":
             return f"Client {client}"
         return text
 
     def listed(self, clients: Iterable[int], most: int = LISTED) -> str:
-        """Clients with commas between them; bare ids where they have no names."""
+        """List clients with commas between them, by bare ids where they have no names."""
         ids = list(clients)
         texts = [self.called(client).removeprefix("client ") for client in ids[:most]]
         if len(ids) > most:
@@ -58,7 +58,7 @@ class ClientNames:
         return ", ".join(texts)
 
     def find(self, text: str, known: int, when: str) -> int:
-        """The id of the client that a user means by a name or an id.
+        """Return the id of the client that a user means by a name or an id.
 
         Args:
             text: a name, an id, or ``name:…`` and ``id:…`` where a text could be either.
@@ -89,12 +89,12 @@ class ClientNames:
 
 
 def names_by_id(names: Iterable[str]) -> ClientNames:
-    """Names in the order of their ids."""
+    """Return names that are given in the order of their ids."""
     return ClientNames(dict(enumerate(names)))
 
 
 def read_names(path: Path) -> ClientNames:
-    """The names in a file that the user gives: NAME.about.json, a disclosure that has names, or a bare list."""
+    """Read names from a file that the user gives: NAME.about.json, a disclosure with names, or a bare list."""
     try:
         content: object = json.loads(read_regular(path))
     except FileNotFoundError:

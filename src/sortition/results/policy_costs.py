@@ -101,7 +101,7 @@ def rules_of(policies: Tables) -> list[str]:
 
 
 def rule_costs(runs: Iterable[PolicyRun]) -> list[RuleCost]:
-    """What each rule costs each method, where runs without it are there."""
+    """Return what each rule costs each method, where runs without it are there."""
     run_by_key: dict[str, PolicyRun] = {}
     for run in runs:
         run_by_key.setdefault(_key(run, _policies(run)), run)
@@ -147,7 +147,7 @@ def _policies(run: PolicyRun) -> list[dict[str, Any]]:
 
 
 def _known_rules(policies: Tables) -> list[str]:
-    """The rules of policies that can be read; none of those of a damaged configuration."""
+    """Return the rules of policies that can be read; none of those of a damaged configuration."""
     try:
         return rules_of(policies)
     except (InputError, TypeError):
@@ -155,7 +155,7 @@ def _known_rules(policies: Tables) -> list[str]:
 
 
 def _key(run: PolicyRun, policies: Tables) -> str:
-    """Equal for runs that differ in their setting's name alone, had they these policies."""
+    """Return a key that is equal for runs which, with these policies, would differ in their setting's name alone."""
     shared = {key: value for key, value in run.config.items() if key not in ("setting", "policy")}
     tables = [dict(sorted(policy.items())) for policy in policies]
     return json.dumps([shared, tables], sort_keys=True, default=str)

@@ -51,7 +51,7 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The resolved configuration."""
+        """Return the resolved configuration."""
         try:
             content = tomllib.loads(read_regular(self.path / CONFIG).decode())
         except (OSError, ValueError, RecursionError) as error:
@@ -60,7 +60,7 @@ class Run:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Versions, hashes, the method's needs; empty before the run started. Another format is refused."""
+        """Return versions, hashes and the method's needs; empty before the run started. Another format is refused."""
         path = self.path / MANIFEST
         manifest = document(path, "manifest")
         if manifest:
@@ -69,12 +69,12 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The figures of a finished run; empty before."""
+        """Return the figures of a finished run; empty before."""
         return document(self.path / SUMMARY, "summary")
 
     @property
     def setting(self) -> str:
-        """The setting's name."""
+        """Return the setting's name."""
         name = str(self.config.get("setting", ""))
         if self.study:
             return f"{self.study}: {name}"
@@ -82,32 +82,32 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's label, unique in its study."""
+        """Return the method's label, unique in its study."""
         return str(self.config.get("method", {}).get("label", ""))
 
     @property
     def seed(self) -> int:
-        """The seed."""
+        """Return the seed."""
         return int(self.config.get("seed", 0))
 
     @property
     def done(self) -> bool:
-        """Whether it played all its rounds, or reached the target it should stop at."""
+        """Tell whether it played all its rounds, or reached the target it should stop at."""
         return self.summary.get("status") == "done"
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """One record a round, in order; those of another format are refused."""
+        """Return one record a round, in order; those of another format are refused."""
         _ = self.manifest  # which says in which format they are
         return lines(self.path / ROUNDS, "record")
 
     @cached_property
     def timings(self) -> list[dict[str, Any]]:
-        """Wall-clock seconds of each round."""
+        """Return the wall-clock seconds of each round."""
         return lines(self.path / TIMINGS, "timing")
 
     def federation(self) -> dict[str, Array]:
-        """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans.
+        """Return ``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans.
 
         Where devices differ, ``seconds`` (N,) are those in which each receives the model, trains and answers.
         """
@@ -126,7 +126,7 @@ class Run:
         return arrays
 
     def clients(self) -> dict[str, Array]:
-        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,).
+        """Return ``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,).
 
         Of a task other than classification it is ``metric`` (N,), the metric of the task.
         """
@@ -143,14 +143,14 @@ class Run:
         )
 
     def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
-        """Rounds played (1-based) and the test metric, where it was evaluated; NaN where it was not finite."""
+        """Return rounds played (1-based) and the test metric, where it was evaluated; NaN where it was not finite."""
         tested = [record for record in self.records if of in (record.get("test") or {})]
         rounds = np.array([record["round"] + 1 for record in tested], np.int64)
         values = np.array([record["test"][of] for record in tested], np.float64)
         return rounds, values
 
     def costs(self) -> dict[Currency, Floats]:
-        """What the run had cost at each evaluation (E,), by currency."""
+        """Return what the run had cost at each evaluation (E,), by currency."""
         is_tested = np.array([bool(record.get("test")) for record in self.records], bool)
         return {currency: costs[is_tested] for currency, costs in cumulative_costs(self.records).items()}
 
@@ -248,7 +248,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
-    """One row a round: setting, method, seed, round (1-based), test figures, cohort size, bytes so far, clock."""
+    """Return one row a round: setting, method, seed, round (from 1), test figures, cohort size, bytes so far, clock."""
     import polars as pl  # here, since those who play runs need none of it
 
     if isinstance(runs, str | Path):

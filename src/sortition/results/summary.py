@@ -39,7 +39,7 @@ NO_VERDICT = "Without a verdict: fewer than three seeds, or a run that diverged.
 
 
 def grouped(runs: Iterable[Run]) -> Groups:
-    """Setting → method label → seed → run, in the order of the runs."""
+    """Group runs as setting → method label → seed → run, in their order."""
     groups: Groups = {}
     for run in runs:
         groups.setdefault(run.setting, {}).setdefault(run.method, {})[run.seed] = run

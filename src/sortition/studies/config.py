@@ -291,14 +291,14 @@ class Federation(StrictTable):
 
     @property
     def most_rounds(self) -> int:
-        """How many rounds a run has at most, whatever they cost."""
+        """Return how many rounds a run has at most, whatever they cost."""
         if self.rounds is None:
             return MOST_ROUNDS
         return self.rounds
 
     @property
     def metric(self) -> str:
-        """The name of the test metric beside the loss: accuracy, or the task's."""
+        """Return the name of the test metric beside the loss: accuracy, or the task's."""
         if self.task is None:
             return "accuracy"
         return self.task.metric_name

@@ -84,7 +84,7 @@ def against_records(
 def _steps_against_records(
     steps: Sequence[LoggedStep], records: Sequence[RoundRecord], file: str, names: ClientNames
 ) -> list[str]:
-    """The same where rounds overlap: a record is a step, with the selections before it."""
+    """Return where log and records differ if rounds overlap: a record is then a step, with the selections before it."""
     faults = []
     if len(steps) != len(records):
         faults.append(f"The log has {len(steps)} steps; {file} {len(records)}.")

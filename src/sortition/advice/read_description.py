@@ -159,7 +159,7 @@ def _from_entries(log: Log, path: Path) -> KnownFederation:
     masks = np.zeros((len(rounds), clients), bool)
     for t, logged_round in enumerate(rounds):
         masks[t, logged_round.available] = True
-    facts = run_folder.document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
+    facts = run_folder.read_document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
     if "label_counts" in facts:
         counts = np.asarray(facts["label_counts"])
     else:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from sortition.core.arrays import Floats
 from sortition.leaderboard.entries import BASELINE
-from sortition.results.ranking import Ranking, rank
+from sortition.results.ranking import Ranking, rank_methods
 from sortition.results.statistics import FEWEST_SEEDS, LEVEL, Comparison, compare, holm
 
 Values = dict[str, dict[str, dict[int, float]]]  # cell → method → seed → figure
@@ -103,7 +103,7 @@ def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
 def ranking(values: Values, methods: Sequence[str]) -> Ranking:
     """Mean ranks over the cells; runs that diverged are the worst."""
     means = {cell: {method: _mean(by_method[method]) for method in methods} for cell, by_method in values.items()}
-    return rank(means, higher=True)
+    return rank_methods(means, higher=True)
 
 
 def _compared(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:

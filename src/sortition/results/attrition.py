@@ -16,7 +16,7 @@ EVENTS = ("before", "during", "after", "lost", "late", "duplicated", "stale", "j
 Record = Mapping[str, Any]  # of a round, as rounds.jsonl has it
 
 
-def places(record: Record) -> dict[str, list[int]]:
+def ids_by_place(record: Record) -> dict[str, list[int]]:
     """Return the ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
     selected = list(record.get("cohort") or ())
     completed = answered_ids(cast(RoundRecord, record))
@@ -31,11 +31,11 @@ def places(record: Record) -> dict[str, list[int]]:
     }
 
 
-def attrition(records: Iterable[Record]) -> dict[str, int]:
+def count_attrition(records: Iterable[Record]) -> dict[str, int]:
     """Count places by what became of them over all rounds, and how often each kind of fault occurred."""
     totals = dict.fromkeys((*PLACES, *EVENTS, "unsound", "rejected"), 0)
     for record in records:
-        for name, ids in places(record).items():
+        for name, ids in ids_by_place(record).items():
             totals[name] += len(ids)
         for name, occurrences in (record.get("faults") or {}).items():
             if isinstance(occurrences, int):
@@ -48,7 +48,7 @@ def attrition(records: Iterable[Record]) -> dict[str, int]:
     return totals
 
 
-def happened(totals: Mapping[str, int]) -> bool:
+def has_losses(totals: Mapping[str, int]) -> bool:
     """Tell whether anything was lost or went wrong."""
     all_completed = totals["selected"] == totals["started"] == totals["completed"]
     return not all_completed or any(totals[name] for name in totals if name not in PLACES)
@@ -58,7 +58,7 @@ def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
     """Return (N,) times ``selected`` and ``completed``; ``started`` and ``wasted`` too where work was lost."""
     counts = {name: np.zeros(n, np.int64) for name in PLACES}
     for record in records:
-        for name, ids in places(record).items():
+        for name, ids in ids_by_place(record).items():
             counts[name][ids] += 1
     if (counts["completed"] < counts["selected"]).any():
         return counts
@@ -81,7 +81,7 @@ def wasted(run: Run) -> float | None:
 
 
 def _share(run: Run, part: str, whole: str) -> float | None:
-    totals = attrition(run.records)
+    totals = count_attrition(run.records)
     if not totals[whole]:
         return None
     return totals[part] / totals[whole]
@@ -103,7 +103,7 @@ def _counted(run: Run, key: str, *, place: str) -> float | None:
         return None
     total = 0
     for record in run.records:
-        total += record[key] if key in record else len(places(record)[place])
+        total += record[key] if key in record else len(ids_by_place(record)[place])
     return float(total)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sortition.results.attrition import PLACES, attrition, happened
+from sortition.results.attrition import PLACES, count_attrition, has_losses
 from sortition.results.metrics import figures_of
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
@@ -58,10 +58,10 @@ class Attacked:
         return f"{100 * middle.mean:.0f}"
 
 
-def losses(setting: str, totals: Totals) -> Table | None:
+def losses_table(setting: str, totals: Totals) -> Table | None:
     """Make the table of places by what became of them, means over seeds; None where nothing went wrong."""
     all_runs = [run for runs in totals.values() for run in runs]
-    if not any(happened(run) for run in all_runs):
+    if not any(has_losses(run) for run in all_runs):
         return None
     events = [name for name in EVENTS if any(run[name] for run in all_runs)]
     columns = ["method", *PLACES, *[EVENTS[name] for name in events]]
@@ -72,7 +72,7 @@ def losses(setting: str, totals: Totals) -> Table | None:
     return table
 
 
-def capture(settings: Sequence[Attacked]) -> list[Table]:
+def capture_tables(settings: Sequence[Attacked]) -> list[Table]:
     """Make the tables of adversaries' shares of places and of weight under every attack; none without attacks."""
     columns = _columns([setting for setting in settings if setting.config.get("attacks")])
     if not columns:
@@ -111,10 +111,10 @@ def attrition_tables(
     losses_by_setting = {}
     attacked = []
     for setting, methods in groups.items():
-        totals = {label: [attrition(run.records) for run in runs.values()] for label, runs in methods.items()}
-        if table := losses(setting, totals):
+        totals = {label: [count_attrition(run.records) for run in runs.values()] for label, runs in methods.items()}
+        if table := losses_table(setting, totals):
             losses_by_setting[setting] = table
         figures = {label: [figures_of(run) for run in runs.values()] for label, runs in methods.items()}
         any_run = next(run for runs in methods.values() for run in runs.values())
         attacked.append(Attacked(name=setting, config=any_run.config, figures=figures))
-    return losses_by_setting, capture(attacked)
+    return losses_by_setting, capture_tables(attacked)

@@ -19,7 +19,7 @@ from sortition.core.errors import InputError, bad, unknown
 from sortition.results.equal_cost import AT_COST, AUC, checked_currency, usual_currency
 from sortition.results.metrics import speed_ratio
 from sortition.results.reference_lines import REFERENCES
-from sortition.results.run_folder import INDEX, document
+from sortition.results.run_folder import INDEX, read_document
 from sortition.results.statistics import (
     BETTER,
     FEWEST_SEEDS,
@@ -34,7 +34,7 @@ from sortition.results.statistics import (
     compare_pairs,
     holm,
 )
-from sortition.results.sweeps import Config, flat, value_text
+from sortition.results.sweeps import Config, flattened, value_text
 from sortition.results.task_metric import higher_is_better
 
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
@@ -116,7 +116,7 @@ def criteria_of(
     """Return the criteria of the studies in these folders; arguments that are not None override them."""
     if margin is not None and not 0 < margin <= LARGEST_MARGIN:
         raise bad("--margin", f"> 0 and at most {LARGEST_MARGIN:g} points", margin)
-    indices = [document(path) for folder in folders for path in _indices(Path(folder))]
+    indices = [read_document(path) for folder in folders for path in _indices(Path(folder))]
     margins = [float(index.get("margin", MARGIN)) for index in indices]
     baselines = [str(index.get("baseline", "")) for index in indices]
     pairings = [bool(index.get("all_pairs", False)) for index in indices]
@@ -312,7 +312,7 @@ class SettingComparison:
 
         Where a run of a pair did not reach it, those that did are a choice of the lucky ones, and there is no verdict.
         """
-        figure = to_target(self.currency)
+        figure = figure_to_target(self.currency)
         values = {
             label: {seed: figures.get(figure) for seed, figures in runs.items()} for label, runs in self.figures.items()
         }
@@ -380,9 +380,9 @@ class SettingComparison:
         """Add what the runs themselves say: whether they are alike, what they cost, and how soon they learnt."""
         method_runs = self.figures[comparison.method]
         baseline_runs = self.figures[comparison.baseline]
-        if self._cannot_be_compared(comparison.method) and _ended_apart(method_runs, baseline_runs):
+        if self._cannot_be_compared(comparison.method) and _ended_at_different_rounds(method_runs, baseline_runs):
             comparison = _without_verdict(comparison, Reason.ENDED_APART)
-        speed_ratios = _speed_ratios(method_runs, baseline_runs, to_target(self.currency))
+        speed_ratios = _speed_ratios(method_runs, baseline_runs, figure_to_target(self.currency))
         middle = centre(speed_ratios, geometric=True)
         return replace(
             comparison,
@@ -391,7 +391,7 @@ class SettingComparison:
             budget=self.budget,
             unlike=(
                 *unlike_seeds(method_runs, baseline_runs),
-                *unlike(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
+                *unlike_keys(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
             ),
             traffic_ratio=self._cost_ratio(method_runs, baseline_runs, "megabytes"),
             passes_ratio=self._cost_ratio(method_runs, baseline_runs, "passes"),
@@ -427,7 +427,7 @@ def shown_better(comparisons: Sequence[Comparison]) -> list[Comparison]:
     ]
 
 
-def unlike(method_configs: Mapping[int, Config], baseline_configs: Mapping[int, Config]) -> tuple[Unlike, ...]:
+def unlike_keys(method_configs: Mapping[int, Config], baseline_configs: Mapping[int, Config]) -> tuple[Unlike, ...]:
     """Return the shared keys in which the configurations of two methods differ on any seed that both have."""
     differing: dict[str, Unlike] = {}
     for seed in method_configs:
@@ -490,11 +490,11 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def _shared_values(config: Config) -> dict[str, Any]:
-    values = flat({key: config[key] for key in SHARED if key in config})
+    values = flattened({key: config[key] for key in SHARED if key in config})
     return {key: value for key, value in values.items() if key not in OF_THE_METHOD}
 
 
-def _ended_apart(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> bool:
+def _ended_at_different_rounds(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> bool:
     """Tell whether runs of one seed played different numbers of rounds, where both are known."""
     for seed in method_runs:
         if seed in baseline_runs:
@@ -529,7 +529,7 @@ def _censored(comparison: Comparison, values: Mapping[str, Mapping[int, float | 
     return _without_verdict(comparison, Reason.NOT_REACHED)
 
 
-def to_target(currency: Currency) -> str:
+def figure_to_target(currency: Currency) -> str:
     """Return the figure that speed-ups are made of: the cost to the target, by the running mean."""
     return f"{currency}-to-target-smoothed"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sortition.results.comparisons import SettingComparison, shown_better
 from sortition.results.statistics import BETTER, Comparison
-from sortition.results.verdict_words import NAMED_METHODS, counted, missing_text, size_and_period, unfair_warning
+from sortition.results.verdict_words import NAMED_METHODS, count_verdicts, missing_text, size_and_period, unfair_warning
 
 
 def headline(setting: SettingComparison) -> str:
@@ -16,7 +16,7 @@ def headline(setting: SettingComparison) -> str:
     comparisons = list(setting.against_baseline().values())
     better = sum(comparison.verdict == BETTER for comparison in comparisons)
     if not better:
-        text = f"No method is shown better than {setting.baseline}: {counted(comparisons)}."
+        text = f"No method is shown better than {setting.baseline}: {count_verdicts(comparisons)}."
     else:
         text = _winner(setting.against_baseline()[setting.leader], better=better, methods=len(comparisons))
     return f"{text} {unfair_warning(comparisons)}".rstrip()

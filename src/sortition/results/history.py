@@ -26,7 +26,7 @@ from sortition.core.round_record import ABOUT, HISTORY, RoundRecord, answered_id
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines
 from sortition.results.names import ClientNames
-from sortition.results.run_folder import CONFIG, document, lines
+from sortition.results.run_folder import CONFIG, read_document, read_records
 
 MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory
 BACKENDS = {"flower": "Flower", "nvflare": "NVIDIA FLARE", "server": "its own server"}
@@ -62,7 +62,7 @@ class History:
     @cached_property
     def records(self) -> list[RoundRecord]:
         """Return one record a round, in order, each one sound in itself and with those before it."""
-        records = cast(list[RoundRecord], lines(self.path, "record"))
+        records = cast(list[RoundRecord], read_records(self.path, "record"))
         for number, record in enumerate(records, 1):
             if fault := _fault(record):
                 raise StorageError(f"{self.path} is damaged in line {number}: {fault}.")
@@ -84,7 +84,7 @@ class History:
         """Return what NAME.about.json says; empty where there is none."""
         if not self.path.name.endswith(HISTORY):
             return {}
-        return document(self.beside(ABOUT), "about")
+        return read_document(self.beside(ABOUT), "about")
 
     @property
     def method(self) -> str:
@@ -108,7 +108,7 @@ class History:
         members = max((record.get("members", 0) for record in self.records), default=0)
         if members:
             return members
-        highest_mentioned = max((client for record in self.records for client in _mentioned(record)), default=-1)
+        highest_mentioned = max((client for record in self.records for client in _mentioned_ids(record)), default=-1)
         highest_present = max((int(ids.max()) for ids in self.present() if ids.size), default=-1)
         return 1 + max(highest_mentioned, highest_present)
 
@@ -209,7 +209,7 @@ def fates(record: RoundRecord) -> dict[int, Fate]:
     return fate_by_client
 
 
-def _mentioned(record: RoundRecord) -> list[int]:
+def _mentioned_ids(record: RoundRecord) -> list[int]:
     """Return every id that a record names outside of ``present``."""
     groups: tuple[Sequence[int], ...] = (
         cohort_of(record),
@@ -270,7 +270,7 @@ def _fault_of_ids(record: RoundRecord) -> str:
     members = record.get("members", MOST_CLIENTS)
     if members > MOST_CLIENTS:
         return f"members must be at most {MOST_CLIENTS:,}"
-    if max(_mentioned(record), default=0) >= members:
+    if max(_mentioned_ids(record), default=0) >= members:
         return f"ids must be below {members:,}, the number of members"
     if "present" not in record:
         return ""
@@ -278,14 +278,14 @@ def _fault_of_ids(record: RoundRecord) -> str:
         present = decode_ids(record["present"])
     except StorageError:
         return "present must be ids as an audit log writes them"
-    if present.size and (present.max() >= members or not _distinct(present)):
+    if present.size and (present.max() >= members or not _are_distinct(present)):
         return f"present must be distinct ids below {members:,}, the number of members"
     if present.size != record.get("available", present.size):
         return f"present has {present.size:,} clients, and available says {record.get('available')}"
     return ""
 
 
-def _distinct(ids: Ids) -> bool:
+def _are_distinct(ids: Ids) -> bool:
     """Tell whether no id stands there twice; ids that are sorted, as they are written, take one look."""
     return bool(np.all(ids[1:] > ids[:-1])) or np.unique(ids).size == ids.size
 
@@ -308,7 +308,7 @@ def find_history(source: Path) -> History | None:
     None where the source is something else, such as a run's folder or an audit log.
     """
     if source.is_dir():
-        return _in_folder(source)
+        return _find_in_folder(source)
     if source.name.endswith(HISTORY):
         return History(source)
     if source.name:
@@ -320,7 +320,7 @@ def find_history(source: Path) -> History | None:
     return None
 
 
-def _in_folder(folder: Path) -> History | None:
+def _find_in_folder(folder: Path) -> History | None:
     if (folder / CONFIG).exists():  # a run's folder
         return None
     paths = sorted(folder.glob(f"*{HISTORY}"))

@@ -58,7 +58,7 @@ def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
     return rounds[ends], np.array(means, np.float64)
 
 
-def crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
+def first_crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
     """Return the first round at which the (smoothed) curve reaches the target; None if it never does."""
     rounds, curve = smoothed(rounds, values, smooth)
     if higher:
@@ -83,7 +83,7 @@ def rounds_to_target(
         return None
     ((metric, goal),) = target.items()
     rounds, values = run.curve(metric)
-    round_number = crossing(rounds, values, goal, higher=higher_is_better(run.config, metric), smooth=smooth)
+    round_number = first_crossing(rounds, values, goal, higher=higher_is_better(run.config, metric), smooth=smooth)
     if round_number is None:
         return None
     return float(round_number)
@@ -215,10 +215,10 @@ def diverged(run: Run) -> bool:
         classes = None
     else:
         classes = label_counts.shape[1]
-    return divergent(losses, classes)
+    return is_divergent(losses, classes)
 
 
-def divergent(losses: Array, classes: int | None) -> bool:
+def is_divergent(losses: Array, classes: int | None) -> bool:
     """Tell the same of a curve; it starts at the loss of guessing among the classes, ln C, or at its first value."""
     if not np.isfinite(losses).all():
         return True
@@ -232,7 +232,7 @@ def divergent(losses: Array, classes: int | None) -> bool:
     return bool((last_quarter > start).all())
 
 
-def near_chance(accuracies: Sequence[float], label_counts: Array | None) -> list[str]:
+def chance_remarks(accuracies: Sequence[float], label_counts: Array | None) -> list[str]:
     """Remark that all accuracies are within :data:`CHANCE` of always guessing the most frequent label."""
     if label_counts is None or not accuracies or not label_counts.sum():
         return []

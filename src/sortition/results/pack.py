@@ -177,7 +177,7 @@ def _checked_members(archive: zipfile.ZipFile, path: Path, documents: Sequence[s
     members: dict[str, zipfile.ZipInfo] = {}
     folded: set[str] = set()
     for member in listed:
-        problem = _problem(member, documents)
+        problem = _member_fault(member, documents)
         if not problem and member.filename.casefold() in folded:
             problem = "stands there twice"
         if problem:
@@ -191,7 +191,7 @@ def _checked_members(archive: zipfile.ZipFile, path: Path, documents: Sequence[s
     return members
 
 
-def _problem(member: zipfile.ZipInfo, documents: Sequence[str]) -> str:
+def _member_fault(member: zipfile.ZipInfo, documents: Sequence[str]) -> str:
     """Say what is wrong with a file of an archive; empty where nothing is."""
     name = member.orig_filename
     kind = stat.S_IFMT(member.external_attr >> 16)

@@ -19,7 +19,7 @@ from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import check_format, read_lines, read_regular
 from sortition.core.storage.snapshot import UNREADABLE
 from sortition.results import schema
-from sortition.results.separate import separated
+from sortition.results.separate import separate_studies
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +62,7 @@ class Run:
     def manifest(self) -> dict[str, Any]:
         """Return versions, hashes and the method's needs; empty before the run started. Another format is refused."""
         path = self.path / MANIFEST
-        manifest = document(path, "manifest")
+        manifest = read_document(path, "manifest")
         if manifest:
             check_format(str(path), manifest.get("format"), FORMAT)
         return manifest
@@ -70,7 +70,7 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Return the figures of a finished run; empty before."""
-        return document(self.path / SUMMARY, "summary")
+        return read_document(self.path / SUMMARY, "summary")
 
     @property
     def setting(self) -> str:
@@ -99,12 +99,12 @@ class Run:
     def records(self) -> list[dict[str, Any]]:
         """Return one record a round, in order; those of another format are refused."""
         _ = self.manifest  # which says in which format they are
-        return lines(self.path / ROUNDS, "record")
+        return read_records(self.path / ROUNDS, "record")
 
     @cached_property
     def timings(self) -> list[dict[str, Any]]:
         """Return the wall-clock seconds of each round."""
-        return lines(self.path / TIMINGS, "timing")
+        return read_records(self.path / TIMINGS, "timing")
 
     def federation(self) -> dict[str, Array]:
         """Return ``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans.
@@ -171,10 +171,10 @@ def find(*folders: str | Path) -> list[Run]:
                 visited.add(path.resolve())
                 runs_by_study.setdefault(_study_of(path, folder), []).append(Run(path))
     ordered = {folder: _ordered(folder, runs) for folder, runs in runs_by_study.items()}
-    names = [str(document(folder / INDEX).get("title") or folder.resolve().name) for folder in ordered]
+    names = [str(read_document(folder / INDEX).get("title") or folder.resolve().name) for folder in ordered]
     if len(set(names)) < len(names):
         names = [str(folder) for folder in ordered]
-    return separated(dict(zip(names, ordered.values(), strict=True)))
+    return separate_studies(dict(zip(names, ordered.values(), strict=True)))
 
 
 def _study_of(run: Path, folder: Path) -> Path:
@@ -187,7 +187,7 @@ def _study_of(run: Path, folder: Path) -> Path:
 
 def _ordered(folder: Path, runs: Iterable[Run]) -> list[Run]:
     """Sort a study's runs as its index lists settings and methods; what the index lacks comes last."""
-    index = document(folder / INDEX, "index")
+    index = read_document(folder / INDEX, "index")
     setting_places = {name: place for place, name in enumerate(index.get("settings", []))}
     method_places = {name: place for place, name in enumerate(index.get("methods", []))}
     last = 1 << 30
@@ -204,7 +204,7 @@ def _ordered(folder: Path, runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=sort_key)
 
 
-def lines(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:
+def read_records(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:
     """Read the records of an append-only file; a torn last line is left out, any other is an error."""
     try:
         return _records(read_lines(path), path, kind)
@@ -227,7 +227,7 @@ def _records(raw_lines: Iterable[bytes], path: Path, kind: schema.Kind) -> list[
     return records
 
 
-def document(path: Path, kind: schema.Kind = "index") -> dict[str, Any]:
+def read_document(path: Path, kind: schema.Kind = "index") -> dict[str, Any]:
     """Read a JSON file; the result is empty where there is none."""
     try:
         content = json.loads(read_regular(path))

@@ -198,7 +198,7 @@ def averaged_rounds(window: Window | None) -> str:
     return f"{rounds} ({window.evaluations} of them evaluated)"
 
 
-def period(comparison: Comparison) -> str:
+def compared_period(comparison: Comparison) -> str:
     """Say which rounds' mean is compared, ``over the last 10 rounds``, or at which cost methods are compared."""
     if comparison.figure == "mean":
         return "over all rounds"
@@ -278,7 +278,7 @@ def unfair_warning(comparisons: Iterable[Comparison]) -> str:
     return f"Warning: {'; '.join(texts)}."
 
 
-def in_order(comparisons: Iterable[Comparison]) -> list[Comparison]:
+def sort_by_gain(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """Sort comparisons, the best first; those without a difference come last."""
 
     def sort_key(comparison: Comparison) -> float:
@@ -303,7 +303,7 @@ def size_and_period(comparison: Comparison) -> str:
     else:
         words = unit.words
     interval = _size_interval(comparison)
-    return f"{_size(comparison)} {words} {period(comparison)} {interval} {traffic_text(comparison)}".rstrip()
+    return f"{_size(comparison)} {words} {compared_period(comparison)} {interval} {traffic_text(comparison)}".rstrip()
 
 
 def _size(comparison: Comparison) -> str:
@@ -317,7 +317,7 @@ def _size_interval(comparison: Comparison) -> str:
     return f"[{nearer:.{unit.digits}f}, {farther:.{unit.digits}f}]"
 
 
-def remarks(comparison: Comparison) -> str:
+def remark_clauses(comparison: Comparison) -> str:
     """Say what must be known beside a verdict: skewed differences, and unlike configurations."""
     texts = []
     if comparison.skewed and comparison.decided:
@@ -327,7 +327,7 @@ def remarks(comparison: Comparison) -> str:
     return "".join(f"; {text}" for text in texts)
 
 
-def sentence(comparison: Comparison) -> str:
+def verdict_sentence(comparison: Comparison) -> str:
     """Say by how much a method differs from its baseline, at which traffic, or why that is undecided."""
     method = comparison.method
     baseline = comparison.baseline
@@ -339,7 +339,7 @@ def sentence(comparison: Comparison) -> str:
         text = f"{method} and {baseline} are practically equal: {_equality(comparison)}"
     else:
         text = f"{method} against {baseline} is undecided: {_indecision(comparison)}"
-    return f"{text}{remarks(comparison)}."
+    return f"{text}{remark_clauses(comparison)}."
 
 
 def _equality(comparison: Comparison) -> str:
@@ -385,7 +385,7 @@ def diverged_text(label: str, diverged: int, runs: int) -> str:
     return f"{label} diverged on {diverged} of {runs} seeds: its loss is infinite, or ends above that of guessing."
 
 
-def counted(comparisons: Sequence[Comparison]) -> str:
+def count_verdicts(comparisons: Sequence[Comparison]) -> str:
     """Count all verdicts but better: ``1 worse, 2 undecided (12 seeds or more would decide)``."""
     verdicts = [comparison.verdict for comparison in comparisons]
     texts = []

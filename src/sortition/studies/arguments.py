@@ -52,7 +52,7 @@ def partition(name: str, **options: object) -> TomlTable:
 # -- methods --------------------------------------------------------------------------------------------------------
 
 
-def methods_table(methods: MethodsLike) -> list[TomlTable]:
+def method_tables(methods: MethodsLike) -> list[TomlTable]:
     """Return ``[[method]]`` of names, tables, instances and classes; equal labels get the parameters that differ."""
     if isinstance(methods, str | Mapping | Selector | type):
         tables = [_method_table(methods)]

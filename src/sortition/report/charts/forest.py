@@ -11,7 +11,7 @@ import altair as alt
 from sortition.report.charts import Chart, filling, on, signed_axis
 from sortition.report.gather import Setting
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, Window, differences
-from sortition.results.verdict_words import figure_title, in_order, unit_of, verdict_text, with_unit
+from sortition.results.verdict_words import figure_title, sort_by_gain, unit_of, verdict_text, with_unit
 
 COLOUR_NAMES = {BETTER: "green", WORSE: "orange", EQUAL: "grey", UNDECIDED: "purple"}
 COLOURS = {BETTER: "#0b8f63", WORSE: "#c8501e", EQUAL: "#7d8894", UNDECIDED: "#8f6bc4"}
@@ -42,7 +42,7 @@ def forest(setting: Setting, figure: str) -> Chart | None:
     """Draw the differences of a compared figure from the baseline; None where nothing is compared."""
     comparisons = [
         comparison
-        for comparison in in_order(setting.compared(figure).values())
+        for comparison in sort_by_gain(setting.compared(figure).values())
         if not math.isnan(comparison.difference)
     ]
     if not comparisons:

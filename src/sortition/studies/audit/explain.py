@@ -13,7 +13,7 @@ from sortition.results.names import ClientNames
 from sortition.studies.audit.log_reader import DecodedRound, Log, Question, reading
 from sortition.studies.types import ReadOnlyTable
 
-__all__ = ["Log", "client", "cohort"]
+__all__ = ["Log", "explain_client", "explain_cohort"]
 NO_NAMES = ClientNames()
 MAX_REASON = 200  # characters of a reason that a client gave, or of a note
 LISTED_STRIKES = 12  # rounds that a sentence on a quarantine names
@@ -27,23 +27,23 @@ KEPT_OUT = {
 }
 
 
-def cohort(log: Log, t: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None) -> list[str]:
+def explain_cohort(log: Log, t: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None) -> list[str]:
     """Explain a whole round; ``record`` is the same round in the federation's history, which knows more of fates."""
     decoded = log.round(t)
     with reading(t):
-        return _explain_cohort(log, t, decoded, names=names, record=record)
+        return _cohort_sentences(log, t, decoded, names=names, record=record)
 
 
-def client(
+def explain_client(
     log: Log, t: int, client_id: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None
 ) -> list[str]:
     """Explain one client in one round."""
     decoded = log.round(t)
     with reading(t):
-        return _explain_client(log, t, decoded, client_id, names=names, record=record)
+        return _client_sentences(log, t, decoded, client_id, names=names, record=record)
 
 
-def _explain_cohort(
+def _cohort_sentences(
     log: Log, t: int, decoded: DecodedRound, *, names: ClientNames, record: RoundRecord | None
 ) -> list[str]:
     sentences = [
@@ -69,10 +69,10 @@ def _explain_cohort(
         if member not in decoded.completed:
             parts.append(short_fate(record, member))
         sentences.append(f"{'; '.join(parts)}.")
-    return sentences + noted(decoded.notes)
+    return sentences + note_sentences(decoded.notes)
 
 
-def _explain_client(
+def _client_sentences(
     log: Log, t: int, decoded: DecodedRound, client_id: int, *, names: ClientNames, record: RoundRecord | None
 ) -> list[str]:
     n_clients = log.clients(t)
@@ -97,7 +97,7 @@ def _explain_client(
     for reason in decoded.refused(client_id):
         if reason != reason_said_already:
             sentences.append(f"Something it sent was refused: {printable(reason, MAX_REASON)}.")
-    return sentences + noted(decoded.notes) + [_earlier_rounds(log, t, client_id)]
+    return sentences + note_sentences(decoded.notes) + [_earlier_rounds(log, t, client_id)]
 
 
 def _why_not_eligible(log: Log, t: int, decoded: DecodedRound, client_id: int) -> str:
@@ -242,7 +242,7 @@ def _guard_notes(decoded: DecodedRound) -> ReadOnlyTable:
     return dict(decoded.notes.get("guards", {}))
 
 
-def noted(notes: ReadOnlyTable) -> list[str]:
+def note_sentences(notes: ReadOnlyTable) -> list[str]:
     """Say what method and guards noted, each under its own name."""
     if set(notes) == {"sha256"}:
         return ["The notes of this round are long; the record of the round has them."]

@@ -15,7 +15,7 @@ from sortition.studies.audit.explain import (
     explored_sentence,
     fate_sentence,
     not_eligible_sentence,
-    noted,
+    note_sentences,
     short_fate,
 )
 from sortition.studies.audit.log_reader import reading
@@ -31,7 +31,7 @@ NOT_AVAILABLE = (
 )
 
 
-def cohort(history: History, t: int, names: ClientNames) -> list[str]:
+def explain_cohort(history: History, t: int, names: ClientNames) -> list[str]:
     """Explain a whole round."""
     record = _record(history, t)
     sentences = [
@@ -54,10 +54,10 @@ def cohort(history: History, t: int, names: ClientNames) -> list[str]:
         sentences.append(f"{names.at_the_start(member)} was chosen with weight {weight:.4g}{fate}.")
     if late := record.get("late"):
         sentences.append(f"Answers to earlier rounds came from {names.listed(late)}: too late to be used.")
-    return [*sentences, *noted(_notes(record)), ONLY_A_LOG]
+    return [*sentences, *note_sentences(_notes(record)), ONLY_A_LOG]
 
 
-def client(history: History, t: int, client_id: int, names: ClientNames) -> list[str]:
+def explain_client(history: History, t: int, client_id: int, names: ClientNames) -> list[str]:
     """Explain one client in one round."""
     record = _record(history, t)
     sentences = _availability_sentences(record, client_id, names=names, method=history.method)
@@ -77,7 +77,7 @@ def client(history: History, t: int, client_id: int, names: ClientNames) -> list
     if reason := (record.get("rejected") or {}).get(str(client_id)):
         shown_reason = printable(str(reason), MAX_REASON)
         sentences.append(f"Numbers that it sent were withheld from {history.method}: {shown_reason}.")
-    return [*sentences, *noted(_notes(record)), _earlier_rounds(history, t, client_id), ONLY_A_LOG]
+    return [*sentences, *note_sentences(_notes(record)), _earlier_rounds(history, t, client_id), ONLY_A_LOG]
 
 
 def _not_chosen_sentences(history: History, record: RoundRecord, client_id: int, names: ClientNames) -> list[str]:

@@ -111,7 +111,7 @@ class Advice:
         ]
         return float(np.median(ratios)) if ratios else math.inf
 
-    def compared(self, figures: Figures) -> dict[str, Comparison]:
+    def compare_with_uniform(self, figures: Figures) -> dict[str, Comparison]:
         """Compare each method, or each finalist on fresh seeds, with uniform sampling; intervals are simultaneous."""
         candidates = {label: values for label, values in figures.items() if label != BASELINE}
         of_uniform = figures[BASELINE]
@@ -131,11 +131,11 @@ class Advice:
     @property
     def best(self) -> str | None:
         """Return the method that gains most of those that are significantly better than uniform; None if none is."""
-        return _leader(self.compared(self.auc), BETTER)
+        return _leader(self.compare_with_uniform(self.auc), BETTER)
 
     def sentence(self) -> str:
         """Give the answer in one sentence."""
-        comparisons = self.compared(self.auc)
+        comparisons = self.compare_with_uniform(self.auc)
         best = _leader(comparisons, BETTER)
         if best is not None:
             comparison = comparisons[best]
@@ -172,8 +172,8 @@ class Advice:
     def table(self) -> Table:
         """List all methods by their gain."""
         table = Table(self._title(), self._columns(), notes=self._notes())
-        auc = self.compared(self.auc)
-        last = self.compared(self.last)
+        auc = self.compare_with_uniform(self.auc)
+        last = self.compare_with_uniform(self.last)
         for label in sorted(auc, key=lambda label: -auc[label].difference):
             gains = [difference_text(auc[label]), difference_text(last[label]), verdict_text(auc[label])]
             table.rows.append([label, *gains, *self._time_cells(label), f"{self.traffic(label):.2f}"])

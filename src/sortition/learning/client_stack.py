@@ -152,26 +152,26 @@ class StackedDescent:
     squared_gradients: Tensor | None = None
     factors: tuple[Tensor, Tensor] | None = None
 
-    def descend(self, slot: Slot, left: Tensor, right: Tensor | None) -> None:
-        """Descend along a gradient: the product of (k, a, b) and (k, b, c), or ``left`` itself without a right."""
+    def descend(self, slot: Slot, left_factor: Tensor, right_factor: Tensor | None) -> None:
+        """Descend along a gradient (k, a, c), given as factors (k, a, b) and (k, b, c), or as the left one alone."""
         value = slot.value
         rule = self.rule
         pull = rule.weight_decay + rule.proximal
         if slot.gradient_sum is not None and self.squared_gradients is not None:
-            left = _gradient(left, right)
-            right = None
-            first_rows(self.squared_gradients, len(value)).add_(as_rows(left).square().sum(1))
-            slot.gradient_sum.add_(left)
+            left_factor = _gradient(left_factor, right_factor)
+            right_factor = None
+            first_rows(self.squared_gradients, len(value)).add_(as_rows(left_factor).square().sum(1))
+            slot.gradient_sum.add_(left_factor)
         if self.factors is not None:
-            self._descend_by_adam(slot, _gradient(left, right))
+            self._descend_by_adam(slot, _gradient(left_factor, right_factor))
             return
         if not slot.moments:
-            _accumulate(value, left, right, keep=1 - self.lr * pull, scale=-self.lr)
+            _accumulate(value, left_factor, right_factor, keep=1 - self.lr * pull, scale=-self.lr)
             if rule.proximal:
                 value.add_(slot.anchor, alpha=self.lr * rule.proximal)
             return
         velocity = slot.moments[0]
-        _accumulate(velocity, left, right, keep=rule.momentum, scale=1.0)
+        _accumulate(velocity, left_factor, right_factor, keep=rule.momentum, scale=1.0)
         if pull:
             velocity.add_(value, alpha=pull)
         if rule.proximal:
@@ -191,21 +191,21 @@ class StackedDescent:
         optimiser.adam_step(value, gradient, *slot.moments, *factors)
 
 
-def _gradient(left: Tensor, right: Tensor | None) -> Tensor:
-    """Return the gradient of which ``left`` and ``right`` are the factors."""
-    if right is None:
-        return left
-    return torch.bmm(left, right)
+def _gradient(left_factor: Tensor, right_factor: Tensor | None) -> Tensor:
+    """Return the gradient of which ``left_factor`` and ``right_factor`` are the factors."""
+    if right_factor is None:
+        return left_factor
+    return torch.bmm(left_factor, right_factor)
 
 
-def _accumulate(target: Tensor, left: Tensor, right: Tensor | None, *, keep: float, scale: float) -> None:
-    """Set target ← keep · target + scale · left · right, in place."""
-    if right is not None:
-        target.baddbmm_(left, right, beta=keep, alpha=scale)
+def _accumulate(target: Tensor, left_factor: Tensor, right_factor: Tensor | None, *, keep: float, scale: float) -> None:
+    """Set target ← keep · target + scale · left_factor · right_factor, in place."""
+    if right_factor is not None:
+        target.baddbmm_(left_factor, right_factor, beta=keep, alpha=scale)
         return
     if keep != 1:
         target.mul_(keep)
-    target.add_(left, alpha=scale)
+    target.add_(left_factor, alpha=scale)
 
 
 # ---- the stack

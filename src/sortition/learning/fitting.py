@@ -56,7 +56,7 @@ def learner_for(
         fault = first_fault = _model_fault(learner, classes)
     first_tried = learner  # the error says what was given when its fault arose
     if fault and learner.examples.is_whole:
-        learner = make(channels_last=learner.channels_last, whole=False)
+        learner = make(channels_last=learner.channels_last, takes_whole_numbers=False)
         fault = _model_fault(learner, classes)
     if fault:
         raise _misfit(first_tried, classes, first_fault)

@@ -178,8 +178,8 @@ class Learner:
             them needs False.
         white: the value that stands for 1 in examples of bytes, which are kept so and scaled when they are used; 0 for
             examples that are not scaled.
-        whole: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise it gets
-            their values as float32.
+        takes_whole_numbers: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise
+            it gets their values as float32.
         objective: loss and metric of a task; None for cross-entropy on labels and accuracy.
         precision: of the passes of a training: ``float32``, or ``bf16`` where the engine is not the stacked one.
     """
@@ -195,7 +195,7 @@ class Learner:
         engine: str = "auto",
         channels_last: bool = True,
         white: int = 0,
-        whole: bool = True,
+        takes_whole_numbers: bool = True,
         objective: Objective | None = None,
         precision: str = "float32",
     ) -> None:
@@ -209,7 +209,7 @@ class Learner:
         self.rule = rule
         self.channels_last = channels_last
         self.white = white
-        self.whole = whole
+        self.takes_whole_numbers = takes_whole_numbers
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
@@ -275,7 +275,7 @@ class Learner:
         scale = None
         if self.white and dtype == np.uint8:
             scale = 1 / self.white
-        keeps_type = scale is not None or (self.whole and dtype == np.int64)
+        keeps_type = scale is not None or (self.takes_whole_numbers and dtype == np.int64)
         data = vector.put_on_device(x, dtype.type if keeps_type else np.float32, self.device)
         if self.is_stacked:
             data = data.flatten(1)

@@ -120,12 +120,12 @@ class Setting:
     @property
     def end_figure(self) -> str:
         """The figure that decides, of the study's metric: at the end of training, or at the end of the budget."""
-        return f"{self.comparison.compared[0]}-{self.metric}"
+        return f"{self.comparison.compared_figures[0]}-{self.metric}"
 
     @property
     def end_title(self) -> str:
         """The heading of that figure: ``last 10``, ``at 812 s``."""
-        return figure_title(self.comparison.compared[0], self.comparison.basis)
+        return figure_title(self.comparison.compared_figures[0], self.comparison.basis)
 
     @property
     def currency(self) -> Currency:

@@ -131,7 +131,7 @@ def columns(setting: Setting) -> list[Column]:
     clients_metric = task_metric(setting.first.config)
     clients_unit = ", %" if clients_metric == "accuracy" else ""
     unit = ", %" if metric == "accuracy" else ""
-    end, area = setting.comparison.compared
+    end, area = setting.comparison.compared_figures
     end_title = setting.end_title
     area_title = figure_title(area, setting.comparison.basis)
     return [

@@ -41,12 +41,12 @@ class Attacked:
     figures: Figures
 
     @property
-    def guarded(self) -> bool:
+    def is_guarded(self) -> bool:
         """Tell whether the registrar's guards are on."""
         return bool(self.config.get("guards"))
 
     @property
-    def ground(self) -> dict[str, Any]:
+    def config_without_guards(self) -> dict[str, Any]:
         """Return what it shares with the same setting under other guards."""
         return {key: self.config[key] for key in self.config if key not in ("setting", "seed", "method", "guards")}
 
@@ -97,8 +97,9 @@ def _columns(settings: Sequence[Attacked]) -> list[list[Attacked]]:
     """Group settings that share a column: one without guards, then the same under guards; the others stand alone."""
     columns = []
     for setting in settings:
-        if not setting.guarded:
-            twins = [twin for twin in settings if twin.guarded and twin.ground == setting.ground]
+        if not setting.is_guarded:
+            unguarded_config = setting.config_without_guards
+            twins = [twin for twin in settings if twin.is_guarded and twin.config_without_guards == unguarded_config]
             columns.append([setting, *twins])
     placed = {setting.name for column in columns for setting in column}
     return columns + [[setting] for setting in settings if setting.name not in placed]

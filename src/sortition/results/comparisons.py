@@ -116,16 +116,16 @@ def criteria_of(
     """Return the criteria of the studies in these folders; arguments that are not None override them."""
     if margin is not None and not 0 < margin <= LARGEST_MARGIN:
         raise bad("--margin", f"> 0 and at most {LARGEST_MARGIN:g} points", margin)
-    indices = [read_document(path) for folder in folders for path in _indices(Path(folder))]
-    margins = [float(index.get("margin", MARGIN)) for index in indices]
-    baselines = [str(index.get("baseline", "")) for index in indices]
-    pairings = [bool(index.get("all_pairs", False)) for index in indices]
-    costs = [str(index.get("cost", "")) for index in indices]
+    study_indices = [read_document(path) for folder in folders for path in _indices(Path(folder))]
+    margins = [float(index.get("margin", MARGIN)) for index in study_indices]
+    baselines = [str(index.get("baseline", "")) for index in study_indices]
+    all_pairs_choices = [bool(index.get("all_pairs", False)) for index in study_indices]
+    costs = [str(index.get("cost", "")) for index in study_indices]
     agreed_cost = _agreed("cost", cost, costs, default="")
     return Criteria(
         margin=_agreed("margin", margin, margins, default=MARGIN),
         baseline=_agreed("baseline", baseline, baselines, default=""),
-        all_pairs=_agreed("all-pairs", all_pairs, pairings, default=False),
+        all_pairs=_agreed("all-pairs", all_pairs, all_pairs_choices, default=False),
         cost=checked_currency(agreed_cost, "--cost") if agreed_cost else None,
     )
 
@@ -160,28 +160,28 @@ def _indices(folder: Path) -> list[Path]:
     return [folder / INDEX]
 
 
-def baseline_of(names: Mapping[str, str], wanted: str = "") -> str | None:
+def baseline_of(names: Mapping[str, str], wanted_baseline: str = "") -> str | None:
     """Return the label that others are compared with, from label → method; None where it is not among them.
 
     A wanted baseline is a label, or else the name of a method. Without one it is the method ``uniform``, whatever its
     label is: a label alone makes no baseline.
     """
-    if wanted and wanted in names:
-        return wanted
-    name = wanted or BASELINE
+    if wanted_baseline and wanted_baseline in names:
+        return wanted_baseline
+    name = wanted_baseline or BASELINE
     labels = [label for label, method in names.items() if method == name and label not in REFERENCES]
     if name in labels:
         return name
     return next(iter(labels), None)
 
 
-def check_baseline(wanted: str, settings: Sequence[Mapping[str, str]]) -> None:
+def check_baseline(wanted_baseline: str, settings: Sequence[Mapping[str, str]]) -> None:
     """Refuse a baseline that no setting has; each setting is given as label → method."""
-    if wanted in REFERENCES:
-        raise bad("baseline", "a method that selects clients", wanted)
-    if wanted and not any(baseline_of(names, wanted) for names in settings):
+    if wanted_baseline in REFERENCES:
+        raise bad("baseline", "a method that selects clients", wanted_baseline)
+    if wanted_baseline and not any(baseline_of(names, wanted_baseline) for names in settings):
         labels = list(dict.fromkeys(label for names in settings for label in names if label not in REFERENCES))
-        raise unknown("baseline", wanted, labels, "the study")
+        raise unknown("baseline", wanted_baseline, labels, "the study")
 
 
 def resolution_of(manifests: Sequence[Mapping[str, Any]], metric: str) -> float | None:
@@ -226,7 +226,7 @@ class SettingComparison:
         return higher_is_better(config, self.metric)
 
     @property
-    def compared(self) -> tuple[str, str]:
+    def compared_figures(self) -> tuple[str, str]:
         """Return the figures that are compared: the one at the end, which decides, and the one of the whole curve."""
         if self.budget is None:
             return IN_ROUNDS
@@ -279,7 +279,8 @@ class SettingComparison:
 
     def _height(self, label: str) -> float:
         """Return a method's mean at the end of training, so that more is better; −∞ where it is not known."""
-        middle = centre([figures.get(f"{self.compared[0]}-{self.metric}") for figures in self.figures[label].values()])
+        end_figure = f"{self.compared_figures[0]}-{self.metric}"
+        middle = centre([figures.get(end_figure) for figures in self.figures[label].values()])
         if middle is None or math.isnan(middle.mean):
             return -math.inf
         if self.higher:
@@ -304,7 +305,7 @@ class SettingComparison:
 
     def every_pair(self, figure: str = "") -> list[Comparison]:
         """Return all comparisons of the family: those with the baseline, then the others."""
-        return self._families[figure or self.compared[0]]
+        return self._families[figure or self.compared_figures[0]]
 
     @cached_property
     def to_target(self) -> list[Comparison]:
@@ -343,7 +344,7 @@ class SettingComparison:
                 for comparison in self._family(figure)
                 if comparison.method in shown_labels and comparison.baseline in shown_labels
             ]
-            for figure in self.compared
+            for figure in self.compared_figures
         }
 
     def _family(self, figure: str) -> list[Comparison]:
@@ -365,7 +366,7 @@ class SettingComparison:
             margin=self.criteria.margin,
             resolution=self.resolution,
         )
-        return [self._described(comparison, figure) for comparison in comparisons]
+        return [self._with_facts(comparison, figure) for comparison in comparisons]
 
     def _pairs(self) -> list[tuple[str, str]]:
         methods = [label for label in self.figures if label not in REFERENCES and label != self.baseline]
@@ -376,7 +377,7 @@ class SettingComparison:
             pairs += combinations(methods, 2)
         return pairs
 
-    def _described(self, comparison: Comparison, figure: str) -> Comparison:
+    def _with_facts(self, comparison: Comparison, figure: str) -> Comparison:
         """Add what the runs themselves say: whether they are alike, what they cost, and how soon they learnt."""
         method_runs = self.figures[comparison.method]
         baseline_runs = self.figures[comparison.baseline]
@@ -384,10 +385,16 @@ class SettingComparison:
             comparison = _without_verdict(comparison, Reason.ENDED_APART)
         speed_ratios = _speed_ratios(method_runs, baseline_runs, figure_to_target(self.currency))
         middle = centre(speed_ratios, geometric=True)
+        speed_up = None
+        if middle is not None:
+            speed_up = middle.mean
+        window = None
+        if self.budget is None:
+            window = self.window
         return replace(
             comparison,
             figure=figure,
-            window=self.window if self.budget is None else None,
+            window=window,
             budget=self.budget,
             unlike=(
                 *unlike_seeds(method_runs, baseline_runs),
@@ -395,7 +402,7 @@ class SettingComparison:
             ),
             traffic_ratio=self._cost_ratio(method_runs, baseline_runs, "megabytes"),
             passes_ratio=self._cost_ratio(method_runs, baseline_runs, "passes"),
-            speed_up=None if middle is None else middle.mean,
+            speed_up=speed_up,
             reached=len(speed_ratios),
         )
 
@@ -454,13 +461,13 @@ def with_inputs(config: Config, manifest: Mapping[str, Any]) -> Config:
     A file of data can change between two runs of one configuration; methods on other data are not compared fairly.
     """
     data = manifest.get("data") or {}
-    found = {
+    stored_inputs = {
         "digest": data.get("digest"),
         "partition_digest": data.get("partition"),
         "test_examples": manifest.get("test_examples"),
     }
-    known = {key: str(value)[:SHOWN_DIGEST] for key, value in found.items() if value is not None}
-    return {**config, "data": {**config.get("data", {}), **known}}
+    known_inputs = {key: str(value)[:SHOWN_DIGEST] for key, value in stored_inputs.items() if value is not None}
+    return {**config, "data": {**config.get("data", {}), **known_inputs}}
 
 
 def unlike_seeds(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> tuple[Unlike, ...]:

@@ -116,7 +116,7 @@ def _method_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Ite
                     "figure": key,
                     "mean": middle.mean,
                     "sd": middle.sd,
-                    "seeds": middle.known,
+                    "seeds": middle.n_known,
                     "of": middle.total,
                 }
 
@@ -124,7 +124,7 @@ def _method_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Ite
 def _comparison_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Iterator[Row]:
     """Yield one row a comparison, with all that is known of it."""
     comparison = summary.comparison_of(methods, criteria)
-    for figure in comparison.compared:
+    for figure in comparison.compared_figures:
         for pair in comparison.every_pair(figure):
             yield {"setting": setting, **_comparison_row(pair)}
     for pair in comparison.to_target:

@@ -55,7 +55,7 @@ class History:
         """Return the name as a headline: without an ending."""
         return self.name.removesuffix(".npz").removesuffix(".jsonl") or self.name
 
-    def beside(self, ending: str) -> Path:
+    def path_beside(self, ending: str) -> Path:
         """Return the path of a file that belongs to the same checkpoint."""
         return self.path.with_name(self.name + ending)
 
@@ -66,14 +66,14 @@ class History:
         for number, record in enumerate(records, 1):
             if fault := _fault(record):
                 raise StorageError(f"{self.path} is damaged in line {number}: {fault}.")
-        for number, (earlier, later) in enumerate(pairwise(records), 2):
-            if later["round"] <= earlier["round"]:
+        for number, (previous, record) in enumerate(pairwise(records), 2):
+            if record["round"] <= previous["round"]:
                 raise StorageError(f"{self.path} is damaged in line {number}: rounds must follow each other.")
-            if later.get("members", 0) < earlier.get("members", 0):
+            if record.get("members", 0) < previous.get("members", 0):
                 raise StorageError(f"{self.path} is damaged in line {number}: members must not get fewer.")
         return records
 
-    def played(self) -> list[RoundRecord]:
+    def played_records(self) -> list[RoundRecord]:
         """Return the records, of which there must be one."""
         if not self.records:
             raise StorageError(f"{self.path} has no round yet.")
@@ -84,7 +84,7 @@ class History:
         """Return what NAME.about.json says; empty where there is none."""
         if not self.path.name.endswith(HISTORY):
             return {}
-        return read_document(self.beside(ABOUT), "about")
+        return read_document(self.path_beside(ABOUT), "about")
 
     @property
     def method(self) -> str:
@@ -123,7 +123,7 @@ class History:
 
     def facts(self) -> dict[str, Array]:
         """Return ``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint beside it has them of all clients."""
-        checkpoint = self.beside("")
+        checkpoint = self.path_beside("")
         if not self.path.name.endswith(HISTORY) or not checkpoint.exists():
             return {}
         arrays, header = snapshot.load(checkpoint)
@@ -184,7 +184,7 @@ def cohort_of(record: RoundRecord) -> list[int]:
 
 def fates(record: RoundRecord) -> dict[int, Fate]:
     """Tell what became of everybody who was chosen: ``lost`` where an update was not used and nothing says why."""
-    answered = set(answered_ids(record))
+    used_clients = set(answered_ids(record))
     failed = record.get("failed") or {}
     left_out = record.get("left_out") or {}
     standby = set(record.get("standby") or ())
@@ -193,7 +193,7 @@ def fates(record: RoundRecord) -> dict[int, Fate]:
     fate_by_client: dict[int, Fate] = {}
     for client in cohort_of(record):
         fate: Fate = "lost"
-        if client in answered:
+        if client in used_clients:
             fate = "used"
         elif str(client) in failed:
             fate = "failed"
@@ -244,11 +244,13 @@ def _fault(record: RoundRecord) -> str:
 
 
 def _fault_of_answers(record: RoundRecord) -> str:
-    answered = answered_ids(record)
+    used_clients = answered_ids(record)
     used_weights = record.get("used")  # of a step, which may use work of earlier selections
     if used_weights is None:
-        return "" if set(answered) <= set(cohort_of(record)) else "answered must be clients of the cohort"
-    if len(used_weights) != len(answered) or not all(map(_is_amount, used_weights)):
+        if set(used_clients) <= set(cohort_of(record)):
+            return ""
+        return "answered must be clients of the cohort"
+    if len(used_weights) != len(used_clients) or not all(map(_is_amount, used_weights)):
         return "used must be finite and ≥ 0, one for each of answered"
     return ""
 

@@ -179,7 +179,7 @@ def window_of(rounds: Array) -> Window | None:
     return Window(
         rounds=min(LAST, played),
         evaluations=int(in_last_rounds(rounds).sum()),
-        whole=played <= LAST,
+        is_whole_run=played <= LAST,
     )
 
 

@@ -240,10 +240,10 @@ def _copy(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path | None
         if target is not None:
             target.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(target.open("xb"))
-        left = member.file_size
-        while piece := source.read(min(PIECE, left + 1)):
-            left -= len(piece)
-            if left < 0:
+        bytes_left = member.file_size
+        while piece := source.read(min(PIECE, bytes_left + 1)):
+            bytes_left -= len(piece)
+            if bytes_left < 0:
                 raise ValueError(f"{show_value(member.filename)} is larger than announced")
             digest.update(piece)
             if file is not None:

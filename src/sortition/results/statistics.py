@@ -60,7 +60,7 @@ class Centre:
 
     mean: float
     sd: float
-    known: int
+    n_known: int
     total: int
 
 
@@ -85,12 +85,12 @@ class Window:
     Attributes:
         rounds: how many there are: ten, or all of a shorter run.
         evaluations: in how many of them the model was tested.
-        whole: whether these are all rounds of the run.
+        is_whole_run: whether these are all rounds of the run.
     """
 
     rounds: int
     evaluations: int
-    whole: bool
+    is_whole_run: bool
 
 
 @dataclass(frozen=True)
@@ -201,16 +201,18 @@ def centre(values: Sequence[float | None], *, geometric: bool = False) -> Centre
 
     A geometric mean has no standard deviation, and neither has a single value: it is NaN then.
     """
-    known = np.array([value for value in values if value is not None], np.float64)
-    if not known.size:
+    known_values = np.array([value for value in values if value is not None], np.float64)
+    if not known_values.size:
         return None
     if geometric:
-        mean = float(np.exp(np.log(known).mean()))
+        mean = float(np.exp(np.log(known_values).mean()))
         sd = math.nan
     else:
-        mean = float(known.mean())
-        sd = float(known.std(ddof=1)) if known.size > 1 else math.nan
-    return Centre(mean=mean, sd=sd, known=known.size, total=len(values))
+        mean = float(known_values.mean())
+        sd = math.nan
+        if known_values.size > 1:
+            sd = float(known_values.std(ddof=1))
+    return Centre(mean=mean, sd=sd, n_known=known_values.size, total=len(values))
 
 
 def half_width(sd: Floats, n: Array, level: float = LEVEL) -> Floats:

@@ -202,11 +202,11 @@ def tables_of_setting(setting: str, methods: Runs, criteria: Criteria = DEFAULT)
     comparison = comparison_of(methods, criteria)
     result = []
     if comparison.baseline is not None:
-        result = [_against_baseline(setting, comparison, figure) for figure in comparison.compared]
+        result = [_against_baseline(setting, comparison, figure) for figure in comparison.compared_figures]
         result += _to_target(setting, comparison)
     if criteria.all_pairs:
         result.append(every_pair(setting, comparison))
-    all_pairs = [pair for figure in comparison.compared for pair in comparison.every_pair(figure)]
+    all_pairs = [pair for figure in comparison.compared_figures for pair in comparison.every_pair(figure)]
     if result and comparison.to_target:
         all_pairs += comparison.to_target
     if result and all_pairs:
@@ -249,7 +249,7 @@ def _to_target(setting: str, comparison: SettingComparison) -> list[Table]:
 
 def every_pair(setting: str, comparison: SettingComparison, figure: str = "") -> Table:
     """Make the table of all pairs of methods, which are one family of tests."""
-    title = verdict_words.figure_title(figure or comparison.compared[0], comparison.basis)
+    title = verdict_words.figure_title(figure or comparison.compared_figures[0], comparison.basis)
     difference = verdict_words.with_unit("difference", comparison.metric)
     table = Table(f"{setting}: {title}, all pairs", ["method", "minus", difference, "p", "verdict"])
     for pair in comparison.every_pair(figure):
@@ -301,7 +301,7 @@ def learning_table(setting: str, methods: Runs, unfinished: int = 0, criteria: C
     comparison = comparison_of(methods, criteria)
     metric_name = comparison.metric
     columns = {"best": f"best-{metric_name}", "final": f"final-{metric_name}"}
-    for figure in comparison.compared:
+    for figure in comparison.compared_figures:
         columns[verdict_words.figure_title(figure, comparison.basis)] = f"{figure}-{metric_name}"
     currency = comparison.currency
     target = _config(methods).get("target", {})

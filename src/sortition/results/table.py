@@ -210,6 +210,6 @@ def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, to
     text = f"{value.mean * scale:.{digits}f}"
     if not math.isnan(value.sd):
         text += f" ± {value.sd * scale:.{digits}f}"
-    if value.known < value.total:
-        text += f" ({value.known}/{value.total})"
+    if value.n_known < value.total:
+        text += f" ({value.n_known}/{value.total})"
     return text

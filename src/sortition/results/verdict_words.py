@@ -187,7 +187,7 @@ def averaged_rounds(window: Window | None) -> str:
     """Say which rounds the figure ``last`` averages: ``the last 10 rounds``, ``all 6 rounds``, ``the only round``."""
     if window is None:
         return f"the last {LAST} rounds"
-    if not window.whole:
+    if not window.is_whole_run:
         rounds = f"the last {window.rounds} rounds"
     elif window.rounds == 1:
         rounds = "the only round"

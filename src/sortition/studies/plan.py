@@ -99,14 +99,14 @@ def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, who: str = "study") 
     study_table = _with_method_tables(table)
     if is_too_deep(study_table):
         raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
-    shared_sets = []
+    shared_assignments = []
     for text in sets:
         if text.startswith(("setting.", "sweep.")):
             study_table = with_assignment(study_table, text)
         else:
-            shared_sets.append(text)
+            shared_assignments.append(text)
     study_by_setting = [
-        (name, _validated(setting, who)) for name, setting in _expand_settings(study_table, shared_sets)
+        (name, _validated(setting, who)) for name, setting in _expand_settings(study_table, shared_assignments)
     ]
     studies = [study for _, study in study_by_setting]
     check_distinct("setting.name", [name for name, _ in study_by_setting])
@@ -155,37 +155,52 @@ def _validated(table: TomlTable, who: str) -> Study:
 def _name_in_messages(who: str, number: int, method: TomlTable) -> str:
     """Return what messages call a method: its number, from 1, and its label."""
     label = label_of(method)
-    return f"{who}: method {number}" + (f" ({label})" if label else "")
+    if not label:
+        return f"{who}: method {number}"
+    return f"{who}: method {number} ({label})"
 
 
 def _tables(table: TomlTable, key: str) -> list[TomlTable]:
     """Return the tables of ``[[key]]``."""
+    _check_tables(table, key)
+    return list(table.get(key, []))
+
+
+def _check_tables(table: TomlTable, key: str) -> None:
+    """Refuse what is not a list of tables under a key."""
     tables = table.get(key, [])
     if not isinstance(tables, list) or not all(isinstance(inner_table, dict) for inner_table in tables):
         raise bad(key, f"a list of tables, [[{key}]]", tables)
-    return tables
 
 
 # -- settings and sweeps --------------------------------------------------------------------------------------------
 
 
-def _expand_settings(study_table: TomlTable, sets: list[str]) -> Iterable[tuple[str, TomlTable]]:
-    """Yield each setting's name and its whole table, swept; ``--set`` overrides settings and sweeps."""
+def _expand_settings(study_table: TomlTable, assignments: list[str]) -> Iterable[tuple[str, TomlTable]]:
+    """Yield the name and the whole table of each setting, once for each combination of the federation's swept values.
+
+    ``assignments`` are the texts of ``--set``, which override settings and sweeps.
+    """
     base = {key: value for key, value in study_table.items() if key not in ("setting", "sweep")}
     settings = _tables(study_table, "setting")
     for table in (study_table, *settings):
-        _tables(table, "method")
-    swept_values = _swept_values(study_table, settings, sets)
-    of_federation = {key: values for key, values in swept_values.items() if not key.startswith("method.")}
+        _check_tables(table, "method")
+    swept_values = _swept_values(study_table, settings, assignments)
+    federation_values = {key: values for key, values in swept_values.items() if not key.startswith("method.")}
     for setting in settings or [{"name": ONLY_SETTING}]:
         name = _setting_name(setting)
-        table = merged(base, {key: value for key, value in setting.items() if key != "name"})
-        for text in sets:
+        changes = {key: value for key, value in setting.items() if key != "name"}
+        table = merged(base, changes)
+        for text in assignments:
             table = with_assignment(table, text)
-        table = _with_swept_methods(_with_chosen_methods(table, name), swept_values)
-        for suffix, values in combinations(of_federation):
-            swept_name = _swept_name(name if settings else "", suffix)
-            yield swept_name or name, _with_values(table, values)
+        table = _with_chosen_methods(table, name)
+        table = _with_swept_methods(table, swept_values)
+        for suffix, values in combinations(federation_values):
+            if suffix and not settings:
+                swept_name = _swept_name("", suffix)
+            else:
+                swept_name = _swept_name(name, suffix)
+            yield swept_name, _with_values(table, values)
 
 
 def _setting_name(table: TomlTable) -> str:
@@ -203,9 +218,9 @@ def _swept_name(name: str, suffix: str) -> str:
     return swept_name
 
 
-def _swept_values(study_table: TomlTable, settings: list[TomlTable], sets: list[str]) -> SweptValues:
+def _swept_values(study_table: TomlTable, settings: list[TomlTable], assignments: list[str]) -> SweptValues:
     """Return the keys that ``[sweep]`` varies and their values, without those that ``--set`` fixes."""
-    fixed_keys = [text.partition("=")[0].strip() for text in sets]
+    fixed_keys = [text.partition("=")[0].strip() for text in assignments]
     swept = read_sweep(study_table.get("sweep", {}))
     values_by_key = {key: values for key, values in swept.items() if key not in fixed_keys}
     labels = {label_of(method): None for table in (study_table, *settings) for method in table.get("method", [])}

@@ -113,7 +113,7 @@ def _shown_clients(digest: HistoryDigest) -> Array:
 
 def axis_names(digest: HistoryDigest, clients: Array) -> list[str]:
     """Names for an axis, each of them once: two clients whose names look the same have their id beside it."""
-    names = [digest.history.names.short(client) for client in clients.tolist()]
+    names = [digest.history.names.short_name(client) for client in clients.tolist()]
     return [
         name if names.count(name) == 1 else f"{name} (id {client})"
         for name, client in zip(names, clients.tolist(), strict=True)

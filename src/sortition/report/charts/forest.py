@@ -30,10 +30,10 @@ SAME = "Here these are all rounds, so the mean over the whole curve is the same.
 
 def forests(setting: Setting) -> list[Chart | str]:
     """Draw the differences at the end of the curve and over all of it; a sentence where both are of the same rounds."""
-    plots = [forest(setting, figure) for figure in setting.comparison.compared]
+    plots = [forest(setting, figure) for figure in setting.comparison.compared_figures]
     charts: list[Chart | str] = [plot for plot in plots if plot is not None]
     basis = setting.comparison.basis
-    if isinstance(basis, Window) and basis.whole:
+    if isinstance(basis, Window) and basis.is_whole_run:
         return [*charts[:1], *[SAME for _ in charts[1:]]]
     return charts
 
@@ -60,7 +60,9 @@ def forest(setting: Setting, figure: str) -> Chart | None:
     explanation = f"{CAPTION} {_colours_text(comparisons)}"
     caption = explanation
     reading = ""
-    if figure != setting.comparison.compared[0]:  # the page explains bars below the first plot; a file stands alone
+    if (
+        figure != setting.comparison.compared_figures[0]
+    ):  # the page explains bars below the first plot; a file stands alone
         caption = AREA
         reading = explanation
     return Chart(

@@ -66,7 +66,7 @@ def _row(setting: Setting, label: str, values: Mapping[str, Any], key: str, *, l
     middle = setting.centre(label, setting.end_figure)
     if middle is None:
         return {**row, "mean": None, "low": None, "high": None}
-    sd = middle.sd if middle.known > 1 else 0.0
+    sd = middle.sd if middle.n_known > 1 else 0.0
     return {
         **row,
         "mean": round(middle.mean, 5),

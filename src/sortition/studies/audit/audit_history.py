@@ -147,7 +147,7 @@ def _examine_choices(
             [link.entry for link in links[1:]],
             registrar,
             population=lambda n: disclosed_population(disclosed, n),
-            client_name=names.called if names else None,
+            client_name=names.name_with_id if names else None,
         )
         finding.take_result(result, header)
 

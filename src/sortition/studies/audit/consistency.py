@@ -131,9 +131,9 @@ class Difference:
             only_logged = [client for client in self.logged if client not in self.recorded]
             only_recorded = [client for client in self.recorded if client not in self.logged]
             if only_logged:
-                text += f" Only the log has {names.listed(only_logged)}."
+                text += f" Only the log has {names.list_clients(only_logged)}."
             if only_recorded:
-                text += f" Only {file} has {names.listed(only_recorded)}."
+                text += f" Only {file} has {names.list_clients(only_recorded)}."
         return text
 
 

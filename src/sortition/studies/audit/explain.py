@@ -52,7 +52,7 @@ def _cohort_sentences(
     ]
     sentences += [excluded_sentence(rule, ids.tolist(), names) for rule, ids in decoded.excluded.items()]
     for reason, ids in decoded.kept_out.items():
-        listed = names.listed(ids.tolist())
+        listed = names.list_clients(ids.tolist())
         sentences.append(f"The guards kept out {ids.size} {KEPT_OUT.get(reason, reason)}: {listed}.")
     for question in decoded.questions:
         n_answers = answer_ids(question.answers, question.asked).size
@@ -60,7 +60,7 @@ def _cohort_sentences(
     if not decoded.cohort.size:
         sentences.append("Nobody was chosen.")
     for member, weight in zip(decoded.cohort.tolist(), decoded.weights.tolist(), strict=True):
-        parts = [f"{names.at_the_start(member)} was chosen with weight {weight:.4g}"]
+        parts = [f"{names.sentence_start(member)} was chosen with weight {weight:.4g}"]
         parts += [
             f"{question.signal} {_answer_of(question, member):.6g}"
             for question in decoded.questions
@@ -78,7 +78,7 @@ def _client_sentences(
     n_clients = log.clients(t)
     if not 0 <= client_id < n_clients:
         raise bad("--client", f"0 to {n_clients - 1}, the clients known in round {t}", client_id)
-    subject = names.at_the_start(client_id)
+    subject = names.sentence_start(client_id)
     if client_id in decoded.available:
         sentences = [f"{subject} was one of {decoded.available.size} clients available in round {t}."]
     else:
@@ -140,7 +140,7 @@ def not_eligible_sentence(rule: str, method: str) -> str:
 def excluded_sentence(rule: str, ids: list[int], names: ClientNames) -> str:
     """Say whom a rule of a policy left out."""
     reason = printable(policy.explain_exclusion(rule), MAX_REASON)
-    return f"The policy left out {len(ids)} ({reason}): {names.listed(ids)}."
+    return f"The policy left out {len(ids)} ({reason}): {names.list_clients(ids)}."
 
 
 def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
@@ -210,7 +210,7 @@ def _kept_out_sentence(log: Log, t: int, client_id: int, reason: str) -> str:
 def _who_was_chosen(log: Log, decoded: DecodedRound, names: ClientNames) -> str:
     """Say who was chosen, or why nobody."""
     if decoded.cohort.size:
-        return f"{log.method} chose {names.listed(decoded.cohort.tolist())}"
+        return f"{log.method} chose {names.list_clients(decoded.cohort.tolist())}"
     guard_notes = _guard_notes(decoded)
     for key in ("too_few_eligible", "too_few_chosen"):
         if key in guard_notes:

@@ -51,9 +51,9 @@ def explain_cohort(history: History, t: int, names: ClientNames) -> list[str]:
             fate = ""
         else:
             fate = f"; {short_fate(record, member)}"
-        sentences.append(f"{names.at_the_start(member)} was chosen with weight {weight:.4g}{fate}.")
+        sentences.append(f"{names.sentence_start(member)} was chosen with weight {weight:.4g}{fate}.")
     if late := record.get("late"):
-        sentences.append(f"Answers to earlier rounds came from {names.listed(late)}: too late to be used.")
+        sentences.append(f"Answers to earlier rounds came from {names.list_clients(late)}: too late to be used.")
     return [*sentences, *note_sentences(_notes(record)), ONLY_A_LOG]
 
 
@@ -90,7 +90,7 @@ def _not_chosen_sentences(history: History, record: RoundRecord, client_id: int,
     members = cohort_of(record)
     if not members:
         return ["It was not chosen: nobody was."]
-    return [f"It was not chosen; {history.method} chose {names.listed(members)}."]
+    return [f"It was not chosen; {history.method} chose {names.list_clients(members)}."]
 
 
 def known_clients(history: History, t: int) -> int:
@@ -99,7 +99,7 @@ def known_clients(history: History, t: int) -> int:
 
 
 def _record(history: History, t: int) -> RoundRecord:
-    rounds = history.played()
+    rounds = history.played_records()
     record = history.record(t)
     if record is None:
         raise bad("--round", f"{rounds[0]['round']} to {rounds[-1]['round']}, as this history has them", t)
@@ -120,8 +120,8 @@ def _was_away(record: RoundRecord, client_id: int) -> bool:
 def _availability_sentences(record: RoundRecord, client_id: int, *, names: ClientNames, method: str) -> list[str]:
     t = record["round"]
     if "present" not in record:
-        return [f"The history does not say whether {names.called(client_id)} was available in round {t}."]
-    subject = names.at_the_start(client_id)
+        return [f"The history does not say whether {names.name_with_id(client_id)} was available in round {t}."]
+    subject = names.sentence_start(client_id)
     if _was_away(record, client_id):
         return [f"{subject} was not available in round {t}, so {method} could not choose it.", NOT_AVAILABLE]
     return [f"{subject} was one of {decode_ids(record['present']).size} clients available in round {t}."]

@@ -65,8 +65,8 @@ def outside_training(repeats: int) -> float:
     model, rule = build("softmax", (60,), 10), LocalRule(lr=0.1, steps=10, batch=10)
     world = World(_dataset(x, y), parts, model, rule)
     setup, spent, found = Setup(world, selector("uniform"), 10, 10_000, evaluate_every=0), [0.0], []
-    world.learner.cohort = timed(world.learner.cohort, spent)  # type: ignore[method-assign]
-    world.learner.finish = timed(world.learner.finish, spent)  # type: ignore[method-assign]
+    world.learner.draw_cohort = timed(world.learner.draw_cohort, spent)  # type: ignore[method-assign]
+    world.learner.train_cohort = timed(world.learner.train_cohort, spent)  # type: ignore[method-assign]
     carry = start(setup)
 
     def one() -> None:

@@ -472,7 +472,7 @@ def evaluation(quick: bool) -> None:
                 nn.functional.cross_entropy(logits, wanted, reduction="none")
                 logits.argmax(1).eq(wanted)
 
-        ours = lambda own=own: own.passes.losses(own.initial)  # noqa: E731
+        ours = lambda own=own: own.passes.losses_and_hits(own.initial)  # noqa: E731
         slow, fast = fastest([loop, ours], 2 if quick or kind == "cnn" else 30)
         rows.append([f"{name}, {n:,} images", slow, fast, f"{slow / fast:.2f}×"])
     table("Losses and predictions of a test set, 1 thread", ["net", "plain loop, ms", "Sortition, ms", "faster"], rows)
@@ -513,8 +513,8 @@ def overhead(quick: bool) -> None:
             world = World(_dataset(x, y), parts, build("softmax", (60,), 10), LocalRule(lr=0.1, steps=10, batch=10))
             setup = Setup(world, selector(method), 10, 10_000, evaluate_every=0)
             spent = [0.0]
-            world.learner.cohort = timed(world.learner.cohort, spent)
-            world.learner.finish = timed(world.learner.finish, spent)
+            world.learner.draw_cohort = timed(world.learner.draw_cohort, spent)
+            world.learner.train_cohort = timed(world.learner.train_cohort, spent)
             world.measure = timed(world.measure, spent)
             carry, times = start(setup), []
             for _ in range(20 if quick else 100):

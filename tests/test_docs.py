@@ -17,7 +17,7 @@ from scipy.stats import sem, t
 from sortition import Feedback, Round
 from sortition.core import import_policy
 from sortition.studies.plan import plan
-from sortition.studies.runs.runner import check
+from sortition.studies.runs.runner import check_runs
 from sortition.testing import check_selector
 
 ROOT = Path(__file__).parents[1]
@@ -105,7 +105,7 @@ def test_the_study_of_the_tutorial_runs_the_method(own):
     text = next(b for b in re.findall(r"```toml\n(.*?)```", (ROOT / OWN).read_text(), re.DOTALL) if "[[method]]" in b)
     with import_policy.allow_only(["mymethods.neglected"]):
         made = plan(tomllib.loads(text))
-        check(made.runs[:1])
+        check_runs(made.runs[:1])
     assert made.labels == ["uniform", "Neglected"]
 
 
@@ -167,7 +167,7 @@ def test_the_study_of_the_first_comparison():
     text = next(b for b in re.findall(r"```toml\n(.*?)```", page, re.DOTALL))
     made = plan(tomllib.loads(text))
     assert len(made.runs) == 12
-    check(made.runs[:1])
+    check_runs(made.runs[:1])
 
 
 def test_the_study_of_the_studies_page_resolves():

@@ -83,7 +83,10 @@ def _options() -> argparse.Namespace:
         metavar="FOLDER",
         help="the folder in which 'sortition leaderboard' ran; default: the runs of docs/leaderboard.parquet",
     )
-    parts.add_parser("leaderboard-2", help="the board of suite 2, its page and picture, and the README's top of it, from docs/leaderboard-2")
+    parts.add_parser(
+        "leaderboard-2",
+        help="the board of suite 2, its page and picture, and the README's top of it, from docs/leaderboard-2",
+    )
     parts.add_parser("budgets", help="time budgets of suite 2 that are missing, from clocks alone")
     pictures = parts.add_parser(
         "pictures", help="docs/images: whom each method chose in one small run; three side by side"

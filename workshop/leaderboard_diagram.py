@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from sortition.results.ranking import groups
+from sortition.results.ranking import find_groups
 
 # Pixels.
 WIDTH = 900
@@ -25,7 +25,7 @@ def draw_diagram(ranks: Mapping[str, float], critical: float, title: str) -> str
     def x(rank: float) -> float:
         return NAMES + (WIDTH - 2 * NAMES) * (rank - 1) / (last_rank - 1)
 
-    bars = groups(ranks, critical)
+    bars = find_groups(ranks, critical)
     names_top = AXIS + 12 + BAR * len(bars)
     n_left = (len(methods) + 1) // 2
     height = names_top + LINE * n_left + MARGIN

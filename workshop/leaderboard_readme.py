@@ -26,9 +26,9 @@ PICTURE = (
 # What the server may know of clients, by information class.
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
-Places are by mean rank over federations; *separated* means by Wilcoxon's test over them, with Holm's correction. `{own}`
-is [our own method](docs/methods/{own}.md). It counts once, in its default form; its variants, which may know less, and
-the federations in which others beat it are on [the board](docs/leaderboard-2.md)."""
+Places are by mean rank over federations; *separated* means by Wilcoxon's test over them, with Holm's correction.
+`{own}` is [our own method](docs/methods/{own}.md). It counts once, in its default form; its variants, which may
+know less, and the federations in which others beat it are on [the board](docs/leaderboard-2.md)."""
 
 
 def top_table(board: Board) -> Table:
@@ -56,7 +56,7 @@ def top_table(board: Board) -> Table:
 
 
 def top_of_tracks(published: Published) -> str:
-    """Return the top of suite 2: a picture where both main tracks are complete, else a table; then what to know of it."""
+    """Return the top of suite 2: a picture where both main tracks are complete, else a table, with remarks."""
     complete = [track for track in SHOWN_TRACKS if track in published.tracks]
     if not complete:
         return ""

@@ -15,7 +15,7 @@ import polars as pl
 from sortition.leaderboard.entrants import load_configurations
 from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.tracks import load_tracks
-from sortition.results.frames import no_formula
+from sortition.results.frames import escape_formula
 from workshop import DOCS
 from workshop.leaderboard_data import Data, page_data
 
@@ -53,7 +53,7 @@ def standings_csv(data: Data) -> str:
             for row in table["rows"]:
                 tests = [(row[test] or {}).get("p", "") for test in ("baseline", "leader")]
                 figures = [row[column] for column in COLUMNS]
-                texts = [no_formula(row[text]) for text in ("row", "information")]  # of whoever sent in results
+                texts = [escape_formula(row[text]) for text in ("row", "information")]  # of whoever sent in results
                 writer.writerow([data["suite"], track, title, *texts, *figures, *tests])
     return text.getvalue()
 

@@ -97,10 +97,12 @@ def with_picture(text: str, name: str, docs: Path) -> str:
 
 def cost_section(name: str) -> str:
     """Return the section on a method's traffic, measured on made-up examples."""
-    from sortition.studies.estimate import price
+    from sortition.studies.estimate import measure_traffic
 
     selector = default_selector(name)
-    size, bytes_by_lane = price(selector, "mlp", {}, inputs=(1, 28, 28), classes=10, clients=100, cohort=10, rounds=30)
+    size, bytes_by_lane = measure_traffic(
+        selector, "mlp", {}, inputs=(1, 28, 28), classes=10, clients=100, cohort=10, rounds=30
+    )
     plain_bytes = 2 * 4 * size * 10
     shares = []
     for key, words in LANE_WORDS.items():

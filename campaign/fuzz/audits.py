@@ -100,7 +100,9 @@ def play(rng: random.Random) -> int:
         if rng.random() < 0.5:
             log = explain.Log(run_folder.Run(home) if ours else home / run_folder.AUDIT)
             t = rng.randrange(-1, 5)
-            explain.cohort(log, t) if rng.random() < 0.3 else explain.client(log, t, rng.randrange(-1, 15))
+            explain.explain_cohort(log, t) if rng.random() < 0.3 else explain.explain_client(
+                log, t, rng.randrange(-1, 15)
+            )
         elif ours:
             audit.examine(run_folder.Run(home), replay=rng.random() < 0.2)
         else:

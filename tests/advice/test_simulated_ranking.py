@@ -110,7 +110,7 @@ def test_of_many_methods_the_best_are_compared_on_fresh_seeds(tmp_path, monkeypa
     assert all(set(advice.auc[label]) == {0, 1, 2} for label in screened)
     least = min(advice.screening_gain(label) for label in advice.finalists)
     assert all(advice.screening_gain(label) <= least for label in screened)
-    comparisons = advice.compared(advice.auc)
+    comparisons = advice.compare_with_uniform(advice.auc)
     assert set(comparisons) == set(advice.finalists)
     for label, comparison in comparisons.items():
         gains = [advice.auc[label][seed] - advice.auc["uniform"][seed] for seed in range(3, 8)]

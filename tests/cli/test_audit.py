@@ -123,10 +123,10 @@ def test_why_says_what_speed_and_payments_did(tmp_path):
         assert "too slow" not in method_notes
         assert "by = labels" in method_notes
     assert {slower for slower, _ in kinds} >= {0, 2}
-    assert explain.noted({"seconds": 2.5, "too_slow": 1, "due": 0}) == [
+    assert explain.note_sentences({"seconds": 2.5, "too_slow": 1, "due": 0}) == [
         "Speed: 1 available client was passed over, expected to take longer than 2.5 s."
     ]
-    assert explain.noted({"seconds": 2.5}) == ["The method noted: seconds = 2.5."]  # of another method
+    assert explain.note_sentences({"seconds": 2.5}) == ["The method noted: seconds = 2.5."]  # of another method
 
 
 def test_why_a_whole_round(out):
@@ -205,7 +205,11 @@ def test_why_of_a_log_of_another_make_is_a_sentence(copied, change):
         made.append(text)
     path.write_bytes(b"".join(made))
     log, told = explain.Log(path), []
-    for ask in (lambda: explain.cohort(log, 0), lambda: explain.client(log, 0, 3), lambda: explain.client(log, 1, 3)):
+    for ask in (
+        lambda: explain.explain_cohort(log, 0),
+        lambda: explain.explain_client(log, 0, 3),
+        lambda: explain.explain_client(log, 1, 3),
+    ):
         try:
             ask()
         except StorageError as error:  # and nothing else

@@ -82,10 +82,10 @@ def test_a_flip_of_one_half_changes_half_of_the_labels() -> None:
 def test_a_study_gives_clients_styles_and_wrong_labels_by_its_seed() -> None:
     table = {"name": "digits", "clients": 20, "partition": "iid", "styles": ["plain", "rotated-90"]}
     config = Data(**table, label_noise={"share": 0.5, "flip": 0.5})
-    plain = build_federation.split(Data(name="digits", clients=20, partition="iid"), 0)
-    skewed = build_federation.split(config, 0)
-    again = build_federation.split(config, 0)
-    other = build_federation.split(config, 1)
+    plain = build_federation.split_data(Data(name="digits", clients=20, partition="iid"), 0)
+    skewed = build_federation.split_data(config, 0)
+    again = build_federation.split_data(config, 0)
+    other = build_federation.split_data(config, 1)
     assert skewed.train.digest == plain.train.digest
     assert skewed.dataset.digest == again.dataset.digest != plain.dataset.digest
     assert other.dataset.digest != skewed.dataset.digest
@@ -103,4 +103,4 @@ def test_wrong_values_are_refused() -> None:
     with pytest.raises(InputError, match=r"share must be a share in \[0, 1\]; got 1.5"):
         validated(Data, {**table, "label_noise": {"share": 1.5}}, "data")
     with pytest.raises(InputError, match=r"data.styles must be given for images \(uint8\) only"):
-        build_federation.split(Data(name="synthetic", clients=10, styles=["dark"]), 0)
+        build_federation.split_data(Data(name="synthetic", clients=10, styles=["dark"]), 0)

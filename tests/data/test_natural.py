@@ -9,7 +9,7 @@ import pytest
 from sortition.core.errors import DataError, InputError
 from sortition.data import by_client, from_clients, from_frame, from_leaf, load
 from sortition.data.natural import from_table
-from sortition.studies.build_federation import split
+from sortition.studies.build_federation import split_data
 from sortition.studies.config import Data, validated
 
 X = np.arange(60, dtype=np.float32).reshape(30, 2)
@@ -181,10 +181,11 @@ def test_options_of_a_table_stand_beside_its_name_in_a_study(tmp_path):
     path = str(tmp_path / "visits.csv")
     pl.DataFrame({"ward": ["u", "v"] * 15, "a": X[:, 0], "outcome": Y}).write_csv(path)
     options = {"client": "ward", "label": "outcome"}
-    dataset = split(validated(Data, {"name": path, **options}, "data"), 0)
+    dataset = split_data(validated(Data, {"name": path, **options}, "data"), 0)
     assert dataset.clients == 2
     assert (
-        split(validated(Data, {"name": path, **options, "seed": 1}, "data"), 0).dataset.digest != dataset.dataset.digest
+        split_data(validated(Data, {"name": path, **options, "seed": 1}, "data"), 0).dataset.digest
+        != dataset.dataset.digest
     )
     for given, missing in (({}, "got none"), ({"client": "ward"}, "got client")):
         with pytest.raises(InputError, match=rf"visits.csv must be given the options client, label; {missing}\."):
@@ -223,7 +224,7 @@ def test_natural_clients_in_a_study(monkeypatch):
         name = python_objects.register("data", dataset, dataset.digest)
 
         def clients(**options):
-            return split(validated(Data, {"name": name, **options}, "data"), 0).train.sizes.tolist()
+            return split_data(validated(Data, {"name": name, **options}, "data"), 0).train.sizes.tolist()
 
         assert clients() == clients(partition="natural") == [3, 6, 8, 8]
         assert clients(partition={"name": "natural", "least": 5}) == [6, 8, 8]
@@ -232,7 +233,7 @@ def test_natural_clients_in_a_study(monkeypatch):
         with pytest.raises(InputError, match="at most 3, the clients of"):
             clients(partition={"name": "natural", "least": 5}, clients=4)
     with pytest.raises(InputError, match="given from Python"):
-        split(validated(Data, {"name": name + "0"}, "data"), 0)
+        split_data(validated(Data, {"name": name + "0"}, "data"), 0)
 
 
 HOSTILE = {

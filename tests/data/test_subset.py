@@ -24,7 +24,7 @@ def test_a_subset_has_so_many_examples_and_is_the_same_each_time() -> None:
 
 def test_a_study_uses_the_subset_for_every_seed() -> None:
     config = Data(name="digits", clients=10, partition="iid", subset={"train": 200, "test": 50})
-    parts = [build_federation.split(config, seed) for seed in (0, 1)]
+    parts = [build_federation.split_data(config, seed) for seed in (0, 1)]
     assert parts[0].dataset is parts[1].dataset
     assert parts[0].train.sizes.sum() == 200
     assert parts[0].train.digest != parts[1].train.digest

@@ -66,7 +66,7 @@ def test_the_records_are_the_strategys_own(federation):
     history = History(folder / "run.npz.history.jsonl")
     assert history.records == json.loads(json.dumps(records))
     assert (history.method, history.backend, history.cohort, history.clients) == ("FedGS", "Flower", 3, 8)
-    assert history.names.called(7) == "hospital-7 (id 7)"
+    assert history.names.name_with_id(7) == "hospital-7 (id 7)"
     assert history.facts()["sizes"].tolist() == list(range(10, 18))
     assert history.audit_log() == folder / "audit.jsonl"
     assert 7 not in next(history.present())

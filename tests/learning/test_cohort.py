@@ -9,7 +9,7 @@ from torch import nn
 
 from sortition.core.errors import InputError
 from sortition.learning import Learner, LocalRule, build
-from sortition.learning.batches import batch_plans
+from sortition.learning.batches import draw_batch_plans
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 12)).astype(np.float32)
@@ -65,7 +65,7 @@ def test_every_client_trains_as_torchs_sgd_would(name, engine):
     rule = RULES[name]
     learner = learner_of(rule, engine)
     trained = learner.train(learner.initial, MEMBERS, IDS, seed=3, t=0, dispersion=name == "plain")
-    for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 3, 0)):
+    for i, plan in enumerate(draw_batch_plans(MEMBERS, IDS, rule, 3, 0)):
         delta, loss = by_hand(build("mlp", (12,), 4, hidden=(9, 6)), rule, plan.index, plan.counts, learner.initial)
         np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
         assert trained.losses[i] == pytest.approx(loss, rel=1e-5)
@@ -89,7 +89,7 @@ def test_a_kept_state_is_that_of_one_optimiser_over_all_participations(name, eng
         params = learner.initial * (1 + t)  # the server's model moves between participations
         trained = learner.train(params, MEMBERS, IDS, seed=3, t=t, states=states)
         states = trained.states
-        for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 3, t)):
+        for i, plan in enumerate(draw_batch_plans(MEMBERS, IDS, rule, 3, t)):
             torch.nn.utils.vector_to_parameters(torch.tensor(params), models[i].parameters())
             delta, _ = by_hand(models[i], rule, plan.index, plan.counts, params, optimisers[i])
             np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
@@ -112,7 +112,9 @@ def test_dropout_changes_the_result_and_evaluation_is_without_it():
     np.testing.assert_array_equal(dry.initial, wet.initial)
     a, b = (learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0) for learner in (dry, wet))
     assert np.abs(a.deltas - b.deltas).max() > 1e-3
-    np.testing.assert_array_equal(dry.passes.losses(dry.initial)[0], wet.passes.losses(wet.initial)[0])
+    np.testing.assert_array_equal(
+        dry.passes.losses_and_hits(dry.initial)[0], wet.passes.losses_and_hits(wet.initial)[0]
+    )
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.Sigmoid])
@@ -155,7 +157,7 @@ def test_dispersion_is_the_standard_deviation_of_the_step_gradients(engine):
     rule = LocalRule(lr=1e-12, steps=5, batch=8, weight_decay=0.3, proximal=0.2)
     learner = learner_of(rule, engine)
     got = learner.train(learner.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0, dispersion=True).dispersion[0]
-    (plan,) = batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
+    (plan,) = draw_batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
     g = np.stack(
         [learner.passes.gradient(learner.initial, row[:c]) for row, c in zip(plan.index, plan.counts, strict=True)]
     )
@@ -168,10 +170,10 @@ def test_root_mean_squares_of_losses_are_of_examples_under_the_model_that_they_m
     learner = learner_of(rule, engine)
     got = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0, rms_losses=True)
     np.testing.assert_allclose(got.deltas, learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).deltas, atol=1e-7)
-    for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 1, 0)):
+    for i, plan in enumerate(draw_batch_plans(MEMBERS, IDS, rule, 1, 0)):
         params, each = learner.initial.copy(), []
         for row, count in zip(plan.index, plan.counts, strict=True):
-            each.append(learner.passes.losses(params, row[:count])[0])
+            each.append(learner.passes.losses_and_hits(params, row[:count])[0])
             params = params - rule.lr * learner.passes.gradient(params, row[:count])
         parts = np.concatenate(each), np.concatenate(each[: len(each) // 2]), each[-1]
         expected = [np.sqrt(np.mean(np.square(part))) for part in parts]
@@ -189,7 +191,7 @@ def test_images_train_as_in_torch(preset):
     learner = Learner(model, x, y, rule)
     assert not learner.is_stacked
     got = learner.train(learner.initial, [np.arange(30)], np.array([0]), seed=0, t=0).deltas[0]
-    (plan,) = batch_plans([np.arange(30)], np.array([0]), rule, 0, 0)
+    (plan,) = draw_batch_plans([np.arange(30)], np.array([0]), rule, 0, 0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
     for row in plan.index:
         optimiser.zero_grad()
@@ -272,7 +274,7 @@ def test_linear_layers_that_are_no_chain_train_as_in_torch(make, shape):
     model, rule, x = make(), LocalRule(lr=0.1, steps=3, batch=8), X.reshape(-1, *shape)
     learner = Learner(model, x, Y, rule)
     got = learner.train(learner.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0).deltas[0]
-    (plan,) = batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
+    (plan,) = draw_batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     for row, count in zip(plan.index, plan.counts, strict=True):
         optimiser.zero_grad()
@@ -282,7 +284,7 @@ def test_linear_layers_that_are_no_chain_train_as_in_torch(make, shape):
     after = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
     np.testing.assert_allclose(got, after - learner.initial, atol=2e-6)
     losses = nn.functional.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(Y), reduction="none")
-    np.testing.assert_allclose(learner.passes.losses(after)[0], losses.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(learner.passes.losses_and_hits(after)[0], losses.detach().numpy(), atol=1e-5)
     with pytest.raises(InputError, match="no chain of linear layers"):
         Learner(model, x, Y, rule, engine="stacked")
 
@@ -303,7 +305,7 @@ def test_weights_that_nothing_depends_on_stay_as_they_are(name):
     learner, model = Learner(TwoHeads(), X, Y, RULES[name]), TwoHeads()
     torch.nn.utils.vector_to_parameters(torch.tensor(learner.initial), model.parameters())
     trained = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0, dispersion=True)
-    for i, plan in enumerate(batch_plans(MEMBERS, IDS, RULES[name], 1, 0)):
+    for i, plan in enumerate(draw_batch_plans(MEMBERS, IDS, RULES[name], 1, 0)):
         delta, _ = by_hand(model, RULES[name], plan.index, plan.counts, learner.initial)
         np.testing.assert_allclose(trained.deltas[i][39:], delta[39:], atol=2e-6)
     assert not trained.deltas[:, :39].any()

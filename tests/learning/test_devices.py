@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sortition.learning import Learner, LocalRule, build, dropout, stacked, vmapped
-from sortition.learning.batches import batch_plans
+from sortition.learning.batches import draw_batch_plans
 from sortition.learning.client_stack import StackJob
 from sortition.learning.evaluation import Passes
 from sortition.learning.examples import Examples
@@ -26,11 +26,11 @@ MODELS = {"mlp": {"hidden": (9, 6), "dropout": 0.4}, "cnn": {"preset": "small"}}
 
 
 def dropout_sources():
-    return [dropout.source(0, "train", 0, int(i)) for i in IDS]
+    return [dropout.word_source(0, "train", 0, int(i)) for i in IDS]
 
 
 def test_a_stacked_round_stays_on_its_device():
-    plans = sorted(batch_plans(MEMBERS, IDS, RULE, 0, 0), key=lambda plan: -plan.steps)
+    plans = sorted(draw_batch_plans(MEMBERS, IDS, RULE, 0, 0), key=lambda plan: -plan.steps)
     model = build("mlp", (64,), 4, **MODELS["mlp"]).to(META)
     rows, labels = torch.empty(60, 64, device=META), torch.zeros(60, dtype=torch.int64, device=META)
     job = StackJob(
@@ -41,12 +41,12 @@ def test_a_stacked_round_stays_on_its_device():
         plans=plans,
         rule=RULE,
         lr=0.1,
-        sources=dropout_sources(),
-        dispersion=True,
-        squares=True,
+        dropout_sources=dropout_sources(),
+        measures_dispersion=True,
+        measures_squared_losses=True,
     )
     result = stacked.train_stack(stacked.stackable_layers(model), job)
-    measured = [result.updates, result.losses, result.dispersion, result.squares]
+    measured = [result.updates, result.losses, result.dispersion, result.squared_losses]
     steps = max(plan.steps for plan in plans)
     assert [tuple(tensor.shape) for tensor in measured] == [(2, Layout.of(model).size), (2,), (2,), (2, steps)]
     assert result.states is None
@@ -55,13 +55,13 @@ def test_a_stacked_round_stays_on_its_device():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_sequential_round_stays_on_its_device(name):
-    plans = batch_plans(MEMBERS, IDS, RULE, 0, 0)
+    plans = draw_batch_plans(MEMBERS, IDS, RULE, 0, 0)
     model = build(name, (1, 12, 12), 4, **MODELS[name]).to(META)
     labels = torch.zeros(60, dtype=torch.int64, device=META)
     trainer = SequentialTrainer(model, Examples(torch.empty(60, 1, 12, 12, device=META)), labels)
     start = torch.empty(trainer.layout.size, device=META)
     final, loss, _ = trainer.train(
-        start, plans[0], rule=RULE, lr=0.1, dropout_source=dropout_sources()[0], dispersion=False
+        start, plans[0], rule=RULE, lr=0.1, dropout_source=dropout_sources()[0], measures_dispersion=False
     )
     assert final.shape == start.shape
     assert {final.device, loss.device} == {META}
@@ -77,13 +77,13 @@ def test_no_tensor_is_made_on_the_default_device(name, engine):
     def everything():
         trained = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=2, dispersion=True)
         after = learner.initial + trained.deltas.mean(0)
-        passes = learner.over(X[:20], Y[:20])
+        passes = learner.passes_over(X[:20], Y[:20])
         outputs = passes.outputs(after, X[:5])
         return [
             trained.deltas,
             trained.losses,
             trained.dispersion,
-            *passes.losses(after),
+            *passes.losses_and_hits(after),
             outputs,
             learner.passes.gradient(after, MEMBERS[0]),
         ]
@@ -99,7 +99,7 @@ def test_no_tensor_is_made_on_the_default_device(name, engine):
 def test_large_examples_pass_in_small_parts_on_a_cpu_alone(device, rows):
     x, y = torch.empty(3, 3, 64, 64, device=device), torch.zeros(3, dtype=torch.int64, device=device)
     passes = Passes(build("cnn", (3, 64, 64), 4, preset="small").to(device), Examples(x), y)
-    assert passes._rows == rows
+    assert passes._rows_per_pass == rows
 
 
 # ---- a card that is not there
@@ -107,7 +107,7 @@ def test_large_examples_pass_in_small_parts_on_a_cpu_alone(device, rows):
 
 def stacked_round(device, rule=RULE):
     """A round of the stacked engine with everything that it can measure, on tensors of a device."""
-    plans = sorted(batch_plans(MEMBERS, IDS, rule, 0, 0), key=lambda plan: -plan.steps)
+    plans = sorted(draw_batch_plans(MEMBERS, IDS, rule, 0, 0), key=lambda plan: -plan.steps)
     model = build("mlp", (64,), 4, **MODELS["mlp"])
     initial = [torch.zeros(2, *parameter.shape, device=device) for parameter in model.parameters()]
     job = StackJob(
@@ -118,9 +118,9 @@ def stacked_round(device, rule=RULE):
         plans=plans,
         rule=rule,
         lr=0.1,
-        sources=dropout_sources(),
-        dispersion=True,
-        squares=True,
+        dropout_sources=dropout_sources(),
+        measures_dispersion=True,
+        measures_squared_losses=True,
     )
     return stacked.train_stack(stacked.stackable_layers(model), job)
 
@@ -129,7 +129,7 @@ def stacked_round(device, rule=RULE):
 def test_a_stacked_round_mixes_no_devices_on_a_card(rule):
     with FakeTensorMode(allow_non_fake_inputs=True):
         result = stacked_round(torch.device("cuda:0"), rule)
-    measured = [result.updates, result.losses, result.dispersion, result.squares]
+    measured = [result.updates, result.losses, result.dispersion, result.squared_losses]
     assert {str(tensor.device) for tensor in measured} == {"cuda:0"}
 
 
@@ -144,7 +144,7 @@ def test_fake_tensors_catch_what_the_tests_above_are_for():
 
 def mapped_round(name, device, batch_rule=RULE):
     """A round of the vmapped engine on tensors of a device."""
-    plans = sorted(batch_plans(MEMBERS, IDS, batch_rule, 0, 0), key=lambda plan: -plan.steps)
+    plans = sorted(draw_batch_plans(MEMBERS, IDS, batch_rule, 0, 0), key=lambda plan: -plan.steps)
     model = build(name, (1, 12, 12), 4, **MODELS[name]).to(device)
     layers = dropout.replace_dropouts(model)
     layout = Layout.of(model)
@@ -160,9 +160,9 @@ def mapped_round(name, device, batch_rule=RULE):
         plans=plans,
         rule=batch_rule,
         lr=0.1,
-        sources=dropout_sources() if layers else None,
-        dispersion=True,
-        squares=True,
+        dropout_sources=dropout_sources() if layers else None,
+        measures_dispersion=True,
+        measures_squared_losses=True,
     )
     return vmapped.train_mapped_stack(mapped, job)
 
@@ -170,7 +170,7 @@ def mapped_round(name, device, batch_rule=RULE):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_vmapped_round_stays_on_its_device(name):
     result = mapped_round(name, META)
-    measured = [result.updates, result.losses, result.dispersion, result.squares]
+    measured = [result.updates, result.losses, result.dispersion, result.squared_losses]
     assert {tensor.device for tensor in measured} == {META}
 
 
@@ -194,15 +194,15 @@ class Transfers(TorchDispatchMode):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_vmapped_step_reads_nothing_back(name, monkeypatch):
     steps = []
-    step = vmapped.MappedStack.step
+    take_step = vmapped.MappedStack.take_step
 
     def counted(stack, *args, **options):
         with Transfers() as transfers:
-            outcome = step(stack, *args, **options)
+            outcome = take_step(stack, *args, **options)
         steps.append(transfers.count)
         return outcome
 
-    monkeypatch.setattr(vmapped.MappedStack, "step", counted)
+    monkeypatch.setattr(vmapped.MappedStack, "take_step", counted)
     mapped_round(name, META, LocalRule(lr=0.1, epochs=2, batch=8, optimizer="adam"))
     assert steps
     assert not any(steps)
@@ -210,27 +210,27 @@ def test_a_vmapped_step_reads_nothing_back(name, monkeypatch):
 
 def test_a_stacked_step_reads_nothing_back(monkeypatch):
     steps = []
-    step = stacked.Stack.step
+    take_step = stacked.Stack.take_step
 
     def counted(stack, *args):
         with Transfers() as transfers:
-            step(stack, *args)
+            take_step(stack, *args)
         steps.append(transfers.count)
 
-    monkeypatch.setattr(stacked.Stack, "step", counted)
+    monkeypatch.setattr(stacked.Stack, "take_step", counted)
     stacked_round(META, LocalRule(lr=0.1, epochs=2, batch=8, optimizer="adam"))
     assert steps
     assert not any(steps)
 
 
 def test_a_sequential_training_reads_nothing_back():
-    plan = batch_plans(MEMBERS, IDS, RULE, 0, 0)[0]
+    plan = draw_batch_plans(MEMBERS, IDS, RULE, 0, 0)[0]
     model = build("cnn", (1, 12, 12), 4, **MODELS["cnn"])
     examples = Examples(torch.zeros(60, 1, 12, 12))
     trainer = SequentialTrainer(model, examples, torch.zeros(60, dtype=torch.int64))
     start = torch.zeros(trainer.layout.size)
     with Transfers() as transfers:
-        trainer.train(start, plan, rule=RULE, lr=0.1, dropout_source=None, dispersion=True)
+        trainer.train(start, plan, rule=RULE, lr=0.1, dropout_source=None, measures_dispersion=True)
     assert transfers.count == 0
 
 

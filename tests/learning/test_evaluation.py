@@ -22,10 +22,10 @@ def test_losses_hits_and_gradient_are_torchs(engine):
     index = RNG.permutation(2500)[:1300]
     logits = model(torch.from_numpy(x))
     expected = nn.functional.cross_entropy(logits, torch.from_numpy(y), reduction="none").detach().numpy()
-    losses, hits = learner.passes.losses(learner.initial)
+    losses, hits = learner.passes.losses_and_hits(learner.initial)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     np.testing.assert_array_equal(hits, logits.argmax(1).numpy() == y)
-    np.testing.assert_allclose(learner.passes.losses(learner.initial, index)[0], expected[index], rtol=1e-5)
+    np.testing.assert_allclose(learner.passes.losses_and_hits(learner.initial, index)[0], expected[index], rtol=1e-5)
     np.testing.assert_allclose(learner.passes.outputs(learner.initial, x), logits.detach().numpy(), atol=1e-6)
     mean = nn.functional.cross_entropy(model(torch.from_numpy(x[index])), torch.from_numpy(y[index]))
     gradient = torch.cat([g.reshape(-1) for g in torch.autograd.grad(mean, list(model.parameters()))])
@@ -35,9 +35,9 @@ def test_losses_hits_and_gradient_are_torchs(engine):
 def test_passes_over_the_test_set_share_the_model():
     x, y = RNG.normal(size=(8, 3, 16, 16)).astype(np.float32), RNG.integers(0, 4, 8)
     learner = Learner(build("cnn", (3, 16, 16), 4, preset="mcmahan-mnist"), x, y, RULE)
-    other = learner.over(x[4:], y[4:])
+    other = learner.passes_over(x[4:], y[4:])
     np.testing.assert_allclose(
-        other.losses(learner.initial)[0], learner.passes.losses(learner.initial)[0][4:], rtol=1e-5
+        other.losses_and_hits(learner.initial)[0], learner.passes.losses_and_hits(learner.initial)[0][4:], rtol=1e-5
     )
 
 
@@ -48,8 +48,8 @@ def test_losses_do_not_depend_on_how_many_examples_pass_at_once(numbers, monkeyp
     index = RNG.permutation(300)[:290]
     logits = learner.passes.outputs(learner.initial, x[index] / np.float32(255))
     expected = nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(y[index]), reduction="none")
-    monkeypatch.setattr("sortition.learning.evaluation.NUMBERS", numbers)
-    losses, hits = learner.passes.losses(learner.initial, index)
+    monkeypatch.setattr("sortition.learning.evaluation.CACHED_NUMBERS", numbers)
+    losses, hits = learner.passes.losses_and_hits(learner.initial, index)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     assert hits.tolist() == (logits.argmax(1) == y[index]).tolist()
 
@@ -107,7 +107,7 @@ def test_linear_layers_with_dropout_pass_without_their_modules(monkeypatch):
     with torch.no_grad():
         logits = learner.model(torch.from_numpy(x))
     monkeypatch.setattr(learner.model, "forward", None)  # never called
-    losses, hits = learner.passes.losses(learner.initial)
+    losses, hits = learner.passes.losses_and_hits(learner.initial)
     np.testing.assert_array_equal(hits, (logits.argmax(1) == torch.from_numpy(y)).numpy())
     expected = torch.nn.functional.cross_entropy(logits, torch.from_numpy(y), reduction="none")
     np.testing.assert_allclose(losses, expected.numpy(), atol=1e-6)
@@ -122,6 +122,6 @@ def test_linear_layers_of_another_task_pass_without_their_modules(monkeypatch):
     with torch.no_grad():
         outputs = learner.model(torch.from_numpy(x))
     monkeypatch.setattr(learner.model, "forward", None)  # never called
-    judged = learner.passes.judged(learner.initial)
+    judged = learner.passes.judge(learner.initial)
     np.testing.assert_allclose(judged.outputs.numpy(), outputs.numpy(), atol=1e-6)
     np.testing.assert_allclose(judged.losses, ((outputs.numpy() - y) ** 2).mean(1), atol=1e-5)

@@ -61,7 +61,7 @@ def test_parts_are_what_is_taken_at_their_places(scale, index):
 @pytest.mark.parametrize(("model", "options"), [("mlp", {"hidden": [5]}), ("cnn", {"preset": "small"})])
 def test_training_and_losses_of_bytes_have_the_bits_of_floats(model, options, gathered, monkeypatch):
     if not gathered:
-        monkeypatch.setattr("sortition.learning.stacked.GATHERED", 0)
+        monkeypatch.setattr("sortition.learning.stacked.MOST_GATHERED_NUMBERS", 0)
     side = 8 if model == "mlp" else 32
     x = np.random.default_rng(1).integers(0, 256, (40, 3, side, side), dtype=np.uint8)
     y, rule = np.arange(40) % 4, LocalRule(lr=0.1, steps=3, batch=4)
@@ -74,4 +74,7 @@ def test_training_and_losses_of_bytes_have_the_bits_of_floats(model, options, ga
         learner.train(learner.initial, members, ids, seed=0, t=0) for learner in (as_bytes, scaled)
     )
     assert trained_on_bytes.deltas.tobytes() == trained_on_floats.deltas.tobytes()
-    assert as_bytes.passes.losses(as_bytes.initial)[0].tobytes() == scaled.passes.losses(as_bytes.initial)[0].tobytes()
+    assert (
+        as_bytes.passes.losses_and_hits(as_bytes.initial)[0].tobytes()
+        == scaled.passes.losses_and_hits(as_bytes.initial)[0].tobytes()
+    )

@@ -38,12 +38,17 @@ def test_a_module_that_takes_views_of_images_trains_like_one_that_flattens_them(
     plain = learner_for(model, X, Y, RULE, 4)
     model.ends = flat
     other = learner_for(model, X, Y, RULE, 4)
-    assert (other.examples.image, plain.examples.image) == (True, False)  # channels-last where the module can read it
+    assert (other.examples.is_image, plain.examples.is_image) == (
+        True,
+        False,
+    )  # channels-last where the module can read it
     a, b = (
         learner.train(learner.initial, [np.arange(30)], np.array([0]), seed=0, t=0).deltas for learner in (plain, other)
     )
     np.testing.assert_allclose(a, b, atol=2e-6)
-    np.testing.assert_allclose(plain.passes.losses(plain.initial)[0], other.passes.losses(other.initial)[0], atol=1e-5)
+    np.testing.assert_allclose(
+        plain.passes.losses_and_hits(plain.initial)[0], other.passes.losses_and_hits(other.initial)[0], atol=1e-5
+    )
 
 
 def test_a_model_that_meets_channels_on_another_axis_is_refused_with_their_order():
@@ -104,4 +109,4 @@ def test_whole_numbers_become_floats_for_a_model_that_takes_floats_only(ndim):
     x, y = np.arange(2**ndim * 3).reshape(-1, *[2] * (ndim - 1)), np.arange(2**ndim * 3 // 2 ** (ndim - 1)) % 2
     learner = learner_for(nn.Sequential(nn.Flatten(), nn.Linear(2 ** (ndim - 1), 2)), x, y, RULE, 2)
     assert learner.examples.rows.dtype == torch.float32
-    assert learner.over(x, y).examples.rows.dtype == torch.float32
+    assert learner.passes_over(x, y).examples.rows.dtype == torch.float32

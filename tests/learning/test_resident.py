@@ -140,7 +140,7 @@ K, STEPS = 10, 8  # clients, and steps of the one with most examples: 2 epochs o
 IN_A_ROUND = {
     ("to device", "_take_all_steps"): 3,  # whose examples each step reads, their weights, dropout words
     ("to device", "ClientStack.result"): 1,  # steps of each client
-    ("to device", "ResidentArray.put"): 1,  # in which order clients trained
+    ("to device", "ResidentArray.write_rows"): 1,  # in which order clients trained
     ("to device", "weighted_sum"): 1,  # aggregation weights
     ("to host", "DrawnCohort.store"): 1,  # losses of all clients
     ("to host", "_einsum"): 1,  # lengths of updates, which the guards judge
@@ -170,7 +170,7 @@ def test_what_travels_in_a_round_is_known_by_name_and_the_model_is_not_among_it(
 
 def test_an_evaluation_brings_losses_and_hits(stays):
     _, transfers = played_round(setup(evaluate_every=1))
-    assert dict(transfers.numbers) == {**IN_A_ROUND, ("to host", "Passes.losses"): 2}  # one on a card: see below
+    assert dict(transfers.numbers) == {**IN_A_ROUND, ("to host", "Passes.losses_and_hits"): 2}  # 1 on a card: see below
 
 
 def test_reports_bring_what_is_read_once(stays):
@@ -222,7 +222,7 @@ def test_whole_rounds_on_a_card_that_is_not_there(engine, device, monkeypatch):
     to_host = {key: count for key, count in transfers.numbers.items() if key[0] == "to host"}
     expected = {("to host", "DrawnCohort.store"): 1, ("to host", "_einsum"): 1}
     if evaluates:
-        expected["to host", "Passes.losses"] = 2  # of the test set, and of all clients
+        expected["to host", "Passes.losses_and_hits"] = 2  # of the test set, and of all clients
     assert to_host == expected
     assert max(transfers.sizes[key] for key in to_host) < simulation.params.size
 
@@ -242,7 +242,7 @@ def test_fake_tensors_refuse_what_the_test_above_is_for():
 def test_it_computes_as_an_array_does(stays):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(4, 6)).astype(np.float32)
-    stayed = resident.resident(torch.from_numpy(rows.copy()))
+    stayed = resident.as_resident(torch.from_numpy(rows.copy()))
     np.testing.assert_allclose(np.ones(4, np.float32) @ stayed, rows.sum(0), rtol=1e-5)
     np.testing.assert_allclose(np.float32(2) * stayed[1] - rows[2], 2 * rows[1] - rows[2], rtol=1e-5)
     np.testing.assert_allclose(np.sqrt(stayed**2), np.abs(rows), rtol=1e-5)
@@ -270,7 +270,7 @@ def test_what_is_written_is_read_again(monkeypatch):
     assert np.asarray(model).tolist() == [1, 1, 1]
     rows = resident.ResidentArray(torch.zeros(2, 2))
     assert np.asarray(rows).sum() == 0
-    rows.put([1], torch.ones(1, 2))
+    rows.write_rows([1], torch.ones(1, 2))
     assert np.asarray(rows).tolist() == [[0, 0], [1, 1]]
 
 

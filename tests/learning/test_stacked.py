@@ -42,13 +42,13 @@ def test_sums_and_squares_count_only_the_steps_that_a_client_takes(drawn):
     each = flat.view(STEPS, CLIENTS, ROWS)
     for s, k in enumerate(ACTIVE):
         each[s, k:] = 0
-    torch.testing.assert_close(losses.sums(), (each * weights).sum((0, 2)))
-    torch.testing.assert_close(losses.squares(), (each.square() * weights).sum(2).t())
+    torch.testing.assert_close(losses.sums_over_steps(), (each * weights).sum((0, 2)))
+    torch.testing.assert_close(losses.mean_squares(), (each.square() * weights).sum(2).t())
 
 
 def test_a_loss_stays_finite_where_its_probability_underflows():
     labels, weights = torch.zeros(1, 1, 1, dtype=torch.int64), torch.ones(1, 1, 1)
     losses = BatchLosses(labels, weights)
     gradient = losses.gradient(0, torch.tensor([[[-500.0], [500.0]]]))
-    assert losses.sums().tolist() == [1000.0]
+    assert losses.sums_over_steps().tolist() == [1000.0]
     np.testing.assert_array_equal(gradient.flatten().numpy(), [-1.0, 1.0])

@@ -30,7 +30,9 @@ def cohorts(name, rule, runs, tracked=False, rounds=None):
         keys = {"seed": run, "t": t, "purpose": "train", "dispersion": tracked, "rms_losses": tracked, "rule": rule}
         if rule.keep_state:  # squares and counts are not negative
             keys["states"] = rng.integers(0, 9, (len(ids), state_size(rule, learner.layout.weights))).astype(np.float32)
-        drawn_cohorts.append((learner.cohort(learner.initial, members, ids, **keys), (learner, members, ids, keys)))
+        drawn_cohorts.append(
+            (learner.draw_cohort(learner.initial, members, ids, **keys), (learner, members, ids, keys))
+        )
     return drawn_cohorts
 
 
@@ -76,13 +78,13 @@ def test_a_round_of_another_learning_rate_trains_apart():
 
 
 def test_large_cohorts_and_other_engines_train_by_themselves(monkeypatch):
-    monkeypatch.setattr("sortition.learning.together.WORK", 1)
+    monkeypatch.setattr("sortition.learning.together.MOST_SHARED_WORK", 1)
     large = cohorts("mlp", RULES["plain"], 3)
     rule = RULES["plain"]
     other = Learner(build("mlp", (12,), 4, hidden=(9,)), X, Y, rule, engine="sequential")
     members, ids = [np.arange(9)], np.array([3])
     keys = {"seed": 0, "t": 0, "purpose": "train", "dispersion": False, "rms_losses": False, "rule": rule}
-    drawn_cohorts = [*large, (other.cohort(other.initial, members, ids, **keys), (other, members, ids, keys))]
+    drawn_cohorts = [*large, (other.draw_cohort(other.initial, members, ids, **keys), (other, members, ids, keys))]
     monkeypatch.setattr("sortition.learning.together._train_in_one_stack", None)  # never called
     train_together([cohort for cohort, _ in drawn_cohorts])
     assert all(same(cohort.trained, alone(*arguments)) for cohort, arguments in drawn_cohorts)

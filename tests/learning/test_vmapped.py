@@ -151,7 +151,7 @@ def test_cohorts_of_several_runs_share_a_stack_with_the_bits_of_each_alone(name,
         ids = np.arange(run + 1)
         members = [np.random.default_rng([run, i]).choice(N, 20, replace=False) for i in ids]
         keys = {"seed": run, "t": 1, "purpose": "train", "dispersion": True, "rms_losses": False, "rule": rule}
-        drawn.append((learner.cohort(learner.initial, members, ids, **keys), learner, members, ids, keys))
+        drawn.append((learner.draw_cohort(learner.initial, members, ids, **keys), learner, members, ids, keys))
     stacks = []
     train_stack = Learner.train_stack
     monkeypatch.setattr(Learner, "train_stack", lambda *a, **k: stacks.append(len(k["plans"])) or train_stack(*a, **k))
@@ -189,7 +189,7 @@ def test_models_that_compute_with_other_constants_train_apart(kind):
     for run in range(2):
         learner = Learner(Permuting(kind), NUMBERS, Y, rule, engine="vmapped")
         keys = {"seed": run, "t": 1, "purpose": "train", "dispersion": False, "rms_losses": False, "rule": rule}
-        drawn.append((learner.cohort(learner.initial, MEMBERS, IDS, **keys), learner, keys))
+        drawn.append((learner.draw_cohort(learner.initial, MEMBERS, IDS, **keys), learner, keys))
     train_together([cohort for cohort, _, _ in drawn])
     for cohort, learner, keys in drawn:
         alone = learner.train(learner.initial, MEMBERS, IDS, **keys)
@@ -294,8 +294,8 @@ def test_what_cannot_be_mapped_trains_client_by_client_with_a_note(name):
     rule = RULES["plain"]
     learner = Learner(make(), x, Y, rule)
     assert learner.engine_choice.engine_for(rule) == "sequential"
-    assert learner.engine_choice.note(rule).startswith("Clients train one after the other, since ")
-    assert reason in learner.engine_choice.note(rule)
+    assert learner.engine_choice.sequential_note(rule).startswith("Clients train one after the other, since ")
+    assert reason in learner.engine_choice.sequential_note(rule)
     forced = Learner(make(), x, Y, rule, engine="vmapped")
     with pytest.raises(InputError, match="engine must be 'auto' or 'sequential' for a model that cannot be vmapped"):
         trained_by(forced)
@@ -315,7 +315,7 @@ class FusedAttention(nn.Module):
 
 def test_a_kernel_that_torch_cannot_map_is_named_in_a_sentence():
     learner = Learner(FusedAttention(), NUMBERS, Y, RULES["plain"])
-    note = learner.engine_choice.note(RULES["plain"])
+    note = learner.engine_choice.sequential_note(RULES["plain"])
     assert re.fullmatch(r"Clients train one after the other, since torch cannot map \w+ over clients\.", note)
 
 
@@ -334,7 +334,7 @@ def test_a_loss_of_ones_own_trains_client_by_client():
     objective = Objective.of_function(lambda outputs, targets: (outputs.sum(1) - targets).square().mean())
     learner = Learner(nn.Linear(12, 1), NUMBERS, Y.astype(np.float32), RULES["plain"], objective=objective)
     assert learner.engine_choice.engine_for(RULES["plain"]) == "sequential"
-    assert "only losses by name are mapped over clients" in learner.engine_choice.note(RULES["plain"])
+    assert "only losses by name are mapped over clients" in learner.engine_choice.sequential_note(RULES["plain"])
 
 
 # ---- the rule
@@ -344,7 +344,7 @@ def test_the_engine_follows_from_the_work_of_a_step():
     small = LocalRule(lr=0.1, steps=1, batch=4)
     tiny = Learner(convolutions(), IMAGES, Y, small)
     assert tiny.engine_choice.engine_for(small) == "vmapped"
-    assert not tiny.engine_choice.note(small)
+    assert not tiny.engine_choice.sequential_note(small)
     assert tiny.engine_choice.engine_for(LocalRule(lr=0.1, steps=1, batch=4096)) == "sequential"
     assert tiny.engine_choice.engine_for(LocalRule(lr=0.1, steps=1, batch=None)) == "sequential"
     assert [tiny.engine_choice.engine_for(small, n_clients) for n_clients in (1, 3, 4)] == [

@@ -205,7 +205,7 @@ def test_unfinished_runs_are_neither_failures_nor_cheap(cut_short):
 
 def test_reference_lines_are_never_ranked(cut_short):
     setting = cut_short.settings[0]
-    assert list(across.rank_methods(cut_short).ranks) == ["fedgs", "uniform"]
+    assert list(across.rank_over_settings(cut_short).ranks) == ["fedgs", "uniform"]
     made = method_rows(setting)
     assert next(row for row in made if row.label == "centralised").cells["speed-up"] == ""
     assert not any(label == "centralised" for label, _ in bold_cells(setting, made))

@@ -13,7 +13,7 @@ from sortition.reproduction.comparison import our_cell, paper_cell
 from sortition.reproduction.preset_page import write_pages
 from sortition.reproduction.run_preset import Cuts, reproduce_preset
 from sortition.results.run_folder import find
-from sortition.results.summary import grouped
+from sortition.results.summary import group_runs
 
 
 def note(context, *, word):
@@ -95,7 +95,7 @@ def table(tmp_path, **options):
 
 def test_cells_count_what_was_not_reached(tmp_path):
     runs = [make(tmp_path / "runs", curve, seed=seed) for seed, curve in enumerate([[0.1, 0.9], [0.9], [0.1]])]
-    methods = grouped(runs)["main"]
+    methods = group_runs(runs)["main"]
     assert our_cell(table(tmp_path, metric="rounds-to-target", accuracy=0.5), methods, "uniform") == "1.5 ± 0.7 (2/3)"
     assert our_cell(table(tmp_path, metric="rounds-to-target", accuracy=0.95), methods, "uniform") == "– (0/3)"
     assert our_cell(table(tmp_path, metric="best"), methods, "other") == ""
@@ -107,7 +107,7 @@ def test_speed_ups_are_geometric_means_over_paired_seeds(tmp_path):
     for seed, (slow, fast) in enumerate([(8, 2), (4, 4)]):  # 4 and 1: geometric mean 2
         make(tmp_path / "runs", [0.0] * (slow - 1) + [1.0], seed=seed)
         make(tmp_path / "runs", [0.0] * (fast - 1) + [1.0], seed=seed, method="fedgs")
-    methods = grouped(find(tmp_path / "runs"))["main"]
+    methods = group_runs(find(tmp_path / "runs"))["main"]
     one = table(tmp_path, metric="speed-up", reference="uniform", accuracy=0.5, digits=2)
     assert our_cell(one, methods, "fedgs") == "2.00"
     assert our_cell(one, methods, "uniform") == "1.00"

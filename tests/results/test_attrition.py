@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sortition.core.errors import InputError
-from sortition.results.attrition import attrition, counts_per_client, happened, places
+from sortition.results.attrition import count_attrition, counts_per_client, has_losses, ids_by_place
 from sortition.studies import study
 from sortition.studies.plan import plan
 
@@ -26,13 +26,13 @@ FAULTS = {"before": 0.2, "during": 0.2, "after": 0.2, "newcomers": 0.3, "leaving
 
 
 def test_places_are_told_apart():
-    assert places(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
-    assert places(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
-    totals = attrition([ROUND, BAD])
+    assert ids_by_place(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
+    assert ids_by_place(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
+    totals = count_attrition([ROUND, BAD])
     assert [totals[key] for key in ("selected", "started", "completed", "wasted")] == [6, 5, 4, 1]
     assert [totals[key] for key in ("before", "during", "late", "rejected")] == [1, 1, 3, 1]
-    assert happened(totals)
-    assert not happened(attrition([ROUND]))
+    assert has_losses(totals)
+    assert not has_losses(count_attrition([ROUND]))
     assert counts_per_client([ROUND, BAD], 8)["wasted"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
     assert set(counts_per_client([ROUND], 8)) == {"selected", "completed"}  # nothing lost: as ever
 

@@ -1,5 +1,5 @@
-from sortition.results.attrition import attrition
-from sortition.results.attrition_tables import Attacked, capture, losses
+from sortition.results.attrition import count_attrition
+from sortition.results.attrition_tables import Attacked, capture_tables, losses_table
 
 FINE = {"cohort": [0, 1], "answered": None}
 LOST = {"cohort": [0, 1], "answered": [1], "faults": {"after": [0]}}
@@ -17,21 +17,23 @@ def attacked(name, share, guards=None, **config):
 
 
 def test_a_table_only_where_something_was_lost():
-    assert losses("main", {"uniform": [attrition([FINE])]}) is None
-    table = losses("main", {"uniform": [attrition([FINE]), attrition([LOST])], "full": [attrition([FINE])]})
+    assert losses_table("main", {"uniform": [count_attrition([FINE])]}) is None
+    table = losses_table(
+        "main", {"uniform": [count_attrition([FINE]), count_attrition([LOST])], "full": [count_attrition([FINE])]}
+    )
     assert table.columns == ["method", "selected", "started", "completed", "wasted", "upload lost"]
     assert table.rows == [["uniform", "2", "2", "1.5", "0.5", "0.5"], ["full", "2", "2", "2", "0", "0"]]
 
 
 def test_settings_that_differ_in_guards_alone_share_a_column():
     settings = [attacked("loss", 0.4), attacked("loss, guarded", 0.1, {"norm": 5.0}), attacked("long", 0.3, rounds=9)]
-    places, weight = capture(settings)
+    places, weight = capture_tables(settings)
     assert places.columns == ["method", "loss", "long"]
     assert places.rows == [["uniform", "40 → 10", "30"]]
     assert weight.rows == [["uniform", "20 → 5", "15"]]
-    alone = capture([attacked("loss, guarded", 0.1, {"norm": 5.0})])
+    alone = capture_tables([attacked("loss, guarded", 0.1, {"norm": 5.0})])
     assert alone[0].rows == [["uniform", "10"]]
 
 
 def test_no_table_where_nobody_lies():
-    assert capture([Attacked("main", {"rounds": 3}, {"uniform": [{}]})]) == []
+    assert capture_tables([Attacked("main", {"rounds": 3}, {"uniform": [{}]})]) == []

@@ -13,11 +13,11 @@ from sortition.results.statistics import Reason
 from sortition.results.verdict_words import (
     averaged_rounds,
     figure_title,
-    in_order,
-    sentence,
     several_settings_note,
+    sort_by_gain,
     speed_up_text,
     unfair_warning,
+    verdict_sentence,
     verdict_text,
 )
 
@@ -59,7 +59,9 @@ def setting(methods, *, of="accuracy", names=None, configs=None, **criteria):
 
 
 def sentences(methods, of="accuracy", **criteria):
-    return [sentence(one) for one in in_order(setting(methods, of=of, **criteria).against_baseline().values())]
+    return [
+        verdict_sentence(one) for one in sort_by_gain(setting(methods, of=of, **criteria).against_baseline().values())
+    ]
 
 
 def only_sentence(of="accuracy", margin=0.5, **options):
@@ -229,7 +231,7 @@ class TestUnfair:
     def test_others_are_named_in_the_cell_and_in_the_sentence(self, changes, key, words):
         found = self.found(**changes)
         assert verdict_text(found) == f"better (unfair: other {key})"
-        assert sentence(found).endswith(f"; not compared fairly ({words}).")
+        assert verdict_sentence(found).endswith(f"; not compared fairly ({words}).")
         assert unfair_warning([found]) == f"Warning: mine is not compared fairly with uniform ({words})."
 
     def test_many_keys_are_counted(self):

@@ -111,7 +111,7 @@ def seconds_study(tmp_path, lengths, *, devices=None, config=None, seeds=4):
 
 def test_twice_as_fast_is_better_by_seconds_and_equal_by_rounds(tmp_path):
     runs = seconds_study(tmp_path, {"uniform": (2.0, 40), "quick": (1.0, 40)})
-    (methods,) = summary.grouped(runs).values()
+    (methods,) = summary.group_runs(runs).values()
     by_seconds = summary.comparison_of(methods)
     assert by_seconds.budget == Budget("seconds", start=2.0, amount=40.0)
     pair = by_seconds.against_baseline()["quick"]
@@ -119,22 +119,22 @@ def test_twice_as_fast_is_better_by_seconds_and_equal_by_rounds(tmp_path):
     assert pair.difference == pytest.approx(0.2, abs=0.001)  # 40 rounds against 20
     assert pair.speed_up == pytest.approx(2.0)
     assert pair.traffic_ratio == pytest.approx(2.0)  # within the same time
-    assert verdict_words.period(pair) == "after 40 seconds"
+    assert verdict_words.compared_period(pair) == "after 40 seconds"
     assert headline(by_seconds).startswith("quick beats uniform by 19.99 points")
     by_rounds = summary.comparison_of(methods, Criteria(cost="rounds")).against_baseline()["quick"]
     assert (by_rounds.figure, by_rounds.difference) == ("last", 0.0)
     by_traffic = summary.comparison_of(methods, Criteria(cost="megabytes")).against_baseline()["quick"]
     assert by_traffic.difference == 0.0
-    assert "traffic" not in verdict_words.sentence(by_traffic)
+    assert "traffic" not in verdict_words.verdict_sentence(by_traffic)
 
 
 def test_the_cost_to_the_target_has_a_verdict_where_every_run_reached_it(tmp_path):
     runs = seconds_study(tmp_path, {"uniform": (2.0, 40), "quick": (1.0, 40)})
-    (methods,) = summary.grouped(runs).values()
+    (methods,) = summary.group_runs(runs).values()
     (pair,) = summary.comparison_of(methods).to_target
     assert (pair.metric, pair.figure, pair.verdict) == ("seconds to target", "to-target", BETTER)
     assert pair.difference == pytest.approx(-30.5, abs=0.5)
-    assert verdict_words.sentence(pair).startswith("quick beats uniform by 30.5 seconds to the target [")
+    assert verdict_words.verdict_sentence(pair).startswith("quick beats uniform by 30.5 seconds to the target [")
     titles = [table.title for table in summary.tables(runs)]
     assert "main: seconds to target, compared" in titles
     (rounds,) = summary.comparison_of(methods, Criteria(cost="rounds")).to_target
@@ -143,16 +143,16 @@ def test_the_cost_to_the_target_has_a_verdict_where_every_run_reached_it(tmp_pat
 
 def test_the_cost_to_the_target_is_not_compared_among_the_lucky_alone(tmp_path):
     runs = seconds_study(tmp_path, {"uniform": (2.0, 40), "late": (3.0, 31)})  # one of its seeds does not get there
-    (methods,) = summary.grouped(runs).values()
+    (methods,) = summary.group_runs(runs).values()
     (pair,) = summary.comparison_of(methods).to_target
     assert pair.reason is Reason.NOT_REACHED
-    assert "not every run reached the target" in verdict_words.sentence(pair)
+    assert "not every run reached the target" in verdict_words.verdict_sentence(pair)
 
 
 def test_runs_that_end_by_seconds_are_compared_at_the_limit_though_their_rounds_differ(tmp_path):
     limit = {"until": {"seconds": 30.0}}
     runs = seconds_study(tmp_path, {"uniform": (1.0, 30), "slow": (4.0, 8)}, config=limit)
-    (methods,) = summary.grouped(runs).values()
+    (methods,) = summary.group_runs(runs).values()
     comparison = summary.comparison_of(methods)
     assert comparison.budget == Budget("seconds", start=4.0, amount=30.0)
     pair = comparison.against_baseline()["slow"]
@@ -164,7 +164,7 @@ def test_runs_that_end_by_seconds_are_compared_at_the_limit_though_their_rounds_
 
 def test_runs_that_stop_at_a_target_are_not_compared_at_a_budget_that_luck_sets(tmp_path):
     runs = seconds_study(tmp_path, {"uniform": (1.0, 30), "quick": (0.5, 25)}, config={"stop_at_target": True})
-    (methods,) = summary.grouped(runs).values()
+    (methods,) = summary.group_runs(runs).values()
     assert summary.comparison_of(methods).against_baseline()["quick"].reason is Reason.ENDED_APART
 
 
@@ -174,7 +174,7 @@ def test_tables_and_export_name_the_cost_and_the_wall_clock(tmp_path):
     assert first.columns[4:] == ["at 40 s", "up to 40 s", "seconds to 0.3", "5-round mean"]
     assert costs.columns == ["method", "worst tenth", "Jain", "MB", "simulated s", "ms/select", "wall-clock s"]
     assert at_cost.title == "main: at 40 s, compared"
-    tables = frames.frames(runs)
+    tables = frames.make_frames(runs)
     assert {"seconds-to-target", "seconds", "wall-clock"} <= set(tables["runs"].columns)
     assert tables["comparisons"]["cost"].to_list() == ["seconds"] * 3
     assert tables["comparisons"]["figure"].to_list() == ["at-cost", "auc", "to-target"]
@@ -185,7 +185,7 @@ def test_tables_and_export_name_the_cost_and_the_wall_clock(tmp_path):
 
 def test_a_reference_line_is_a_level_and_has_no_cost_to_the_target(tmp_path):
     runs = seconds_study(tmp_path, {"uniform": (2.0, 40), "centralised": (0.0, 40)})
-    (methods,) = summary.grouped(runs).values()
+    (methods,) = summary.group_runs(runs).values()
     comparison = summary.comparison_of(methods)
     assert comparison.budget == Budget("seconds", start=2.0, amount=80.0)
     figures = comparison.figures["centralised"][0]

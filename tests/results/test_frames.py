@@ -19,8 +19,8 @@ def runs(tmp_path):
 
 @pytest.mark.parametrize(("kind", "read"), [("csv", pl.read_csv), ("parquet", pl.read_parquet)])
 def test_every_table_is_written_and_read_back(runs, tmp_path, kind, read):
-    made = frames.frames(runs)
-    paths = frames.write(made, tmp_path / "tables", kind)
+    made = frames.make_frames(runs)
+    paths = frames.write_frames(made, tmp_path / "tables", kind)
     assert [path.name for path in paths] == [f"{name}.{kind}" for name in ("rounds", "runs", "methods", "comparisons")]
     assert read(paths[0]).height == 13
     assert read(paths[1]).filter(~pl.col("done")).height == 1
@@ -33,9 +33,9 @@ def test_every_table_is_written_and_read_back(runs, tmp_path, kind, read):
 
 def test_bad_formats_and_no_runs(runs, tmp_path):
     with pytest.raises(InputError, match="--format must be one of csv, parquet; got 'xls'"):
-        frames.write(frames.frames(runs), tmp_path, "xls")
+        frames.write_frames(frames.make_frames(runs), tmp_path, "xls")
     with pytest.raises(InputError, match="at least one run to export; got none"):
-        frames.frames([])
+        frames.make_frames([])
 
 
 def test_swept_lists_are_written_as_text(tmp_path):
@@ -43,7 +43,7 @@ def test_swept_lists_are_written_as_text(tmp_path):
         run = make(tmp_path / "runs", [0.1, 0.2], setting=f"hidden={len(hidden)}")
         table = {**run.config, "model": {"name": "mlp", "hidden": hidden}}
         write_folder.write_config(run.path / run_folder.CONFIG, table)
-    made = frames.write(frames.frames(run_folder.find(tmp_path / "runs")), tmp_path / "tables")
+    made = frames.write_frames(frames.make_frames(run_folder.find(tmp_path / "runs")), tmp_path / "tables")
     assert '"[16, 8]"' in made[1].read_text()
 
 
@@ -51,7 +51,7 @@ def test_a_place_that_is_no_folder_is_refused_in_one_sentence(tmp_path):
     make(tmp_path / "runs", [0.1, 0.2])
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"-o must be a folder that can be written; got .*file"):
-        frames.write(frames.frames(run_folder.find(tmp_path / "runs")), tmp_path / "file")
+        frames.write_frames(frames.make_frames(run_folder.find(tmp_path / "runs")), tmp_path / "file")
 
 
 def test_no_text_of_a_csv_is_a_formula(tmp_path):

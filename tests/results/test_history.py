@@ -16,7 +16,7 @@ def test_what_the_files_say(tmp_path):
     history = History(written(tmp_path))
     assert (history.title, history.method, history.backend) == ("run", "PowerOfChoice", "its own server")
     assert (history.cohort, history.clients, len(history.records)) == (2, 5, 4)
-    assert [history.names.short(client) for client in range(5)] == NAMES
+    assert [history.names.short_name(client) for client in range(5)] == NAMES
     assert history.facts()["label_counts"].tolist() == COUNTS.tolist()
     assert [ids.tolist() for ids in history.present()] == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 4], []]
     assert history.record(2) == ROUNDS[2]
@@ -46,7 +46,7 @@ def test_every_way_to_name_a_history(tmp_path):
     own = tmp_path / "own.jsonl"
     own.write_text(json.dumps(ROUNDS[0]) + "\n")
     assert find_history(own) == History(own)
-    assert History(own).names.called(2) == "hospital-10 (id 2)"  # of those who were chosen
+    assert History(own).names.name_with_id(2) == "hospital-10 (id 2)"  # of those who were chosen
     assert (History(own).method, History(own).facts()) == ("the method", {})
     assert find_history(tmp_path) is None
     (tmp_path / "fed" / "config.toml").touch()  # a run's folder
@@ -139,7 +139,7 @@ def test_records_must_follow_each_other(tmp_path):
     with pytest.raises(StorageError, match="line 2: members must not get fewer"):
         _ = History(written(tmp_path, [ROUNDS[0], record(1, [0], [0], [0], members=3)])).records
     with pytest.raises(StorageError, match="has no round yet"):
-        History(written(tmp_path, [])).played()
+        History(written(tmp_path, [])).played_records()
 
 
 def test_what_lies_beside_is_checked_too(tmp_path):

@@ -98,21 +98,21 @@ def test_metrics_by_name(tmp_path):
 
 def test_a_loss_that_is_not_finite_or_ends_above_its_start_has_diverged():
     falling, rising = np.linspace(2.3, 0.1, 20), np.linspace(0.1, 2.9, 20)
-    assert not metrics.divergent(falling, 10)
-    assert not metrics.divergent(np.r_[3.0, 5.0, falling], 10)  # a bad beginning is no divergence
-    assert metrics.divergent(np.r_[falling, np.nan], 10)
-    assert metrics.divergent(np.r_[300.0, np.full(20, 200.0)], 10)  # far above ln 10, though below the first value
-    assert metrics.divergent(rising, None)
-    assert not metrics.divergent(rising[:-8], 10)  # still below ln 10 = 2.303
-    assert not metrics.divergent(np.array([5.0]), 10)
+    assert not metrics.is_divergent(falling, 10)
+    assert not metrics.is_divergent(np.r_[3.0, 5.0, falling], 10)  # a bad beginning is no divergence
+    assert metrics.is_divergent(np.r_[falling, np.nan], 10)
+    assert metrics.is_divergent(np.r_[300.0, np.full(20, 200.0)], 10)  # far above ln 10, though below the first value
+    assert metrics.is_divergent(rising, None)
+    assert not metrics.is_divergent(rising[:-8], 10)  # still below ln 10 = 2.303
+    assert not metrics.is_divergent(np.array([5.0]), 10)
 
 
 def test_models_near_a_guess_are_remarked():
     counts = np.array([[5, 1], [1, 3]])  # always guessing the first label is right in 60 %
-    (remark,) = metrics.near_chance([0.5, 0.64], counts)
+    (remark,) = metrics.chance_remarks([0.5, 0.64], counts)
     assert "no method is more than 5 points above guessing the most frequent label (60 %)" in remark
-    assert metrics.near_chance([0.5, 0.66], counts) == []
-    assert metrics.near_chance([0.5], None) == metrics.near_chance([], counts) == []
+    assert metrics.chance_remarks([0.5, 0.66], counts) == []
+    assert metrics.chance_remarks([0.5], None) == metrics.chance_remarks([], counts) == []
 
 
 def test_a_metric_of_ones_own_returns_a_number(tmp_path, monkeypatch):

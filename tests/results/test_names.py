@@ -11,19 +11,19 @@ HOSPITALS = names_by_id(["hospital-1", "hospital-2", "3", "3 east"])
 
 
 def test_a_client_is_called_by_name_and_id():
-    assert HOSPITALS.called(1) == "hospital-2 (id 1)"
-    assert HOSPITALS.called(9) == "client 9"
-    assert HOSPITALS.at_the_start(9) == "Client 9"
-    assert HOSPITALS.at_the_start(1) == "hospital-2 (id 1)"
-    assert names_by_id(["0", "1"]).called(1) == "client 1"
-    assert HOSPITALS.listed([1, 9]) == "hospital-2 (id 1), 9"
-    assert ClientNames().listed(range(13)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …"
+    assert HOSPITALS.name_with_id(1) == "hospital-2 (id 1)"
+    assert HOSPITALS.name_with_id(9) == "client 9"
+    assert HOSPITALS.sentence_start(9) == "Client 9"
+    assert HOSPITALS.sentence_start(1) == "hospital-2 (id 1)"
+    assert names_by_id(["0", "1"]).name_with_id(1) == "client 1"
+    assert HOSPITALS.list_clients([1, 9]) == "hospital-2 (id 1), 9"
+    assert ClientNames().list_clients(range(13)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …"
 
 
 def test_a_name_that_a_client_made_up_cannot_write_to_the_terminal():
     hostile = names_by_id(["\x1b[2J\nok", "x" * 500])
-    assert hostile.called(0) == "\\x1b[2J\\nok (id 0)"
-    assert len(hostile.short(1)) == 80
+    assert hostile.name_with_id(0) == "\\x1b[2J\\nok (id 0)"
+    assert len(hostile.short_name(1)) == 80
 
 
 def test_a_client_is_found_by_name_or_id():
@@ -51,7 +51,7 @@ def test_names_are_read_from_a_list_or_a_table(tmp_path):
     path = tmp_path / "names.json"
     for content in (["a", "b"], {"names": ["a", "b"], "cohort": 3}):
         path.write_text(json.dumps(content))
-        assert read_names(path).called(1) == "b (id 1)"
+        assert read_names(path).name_with_id(1) == "b (id 1)"
     for content in ({}, ["a", 3], "ab", None):
         path.write_text(json.dumps(content))
         with pytest.raises(InputError, match="--names must be a JSON list of names by id"):

@@ -24,12 +24,12 @@ def test_runs_are_found_with_their_names(tmp_path):
 def test_a_torn_last_line_is_left_out_and_no_other(tmp_path):
     file = tmp_path / "rounds.jsonl"
     file.write_bytes(b'{"round":0}\n{"round":1}\n{"rou')
-    assert run_folder.lines(file) == [{"round": 0}, {"round": 1}]
+    assert run_folder.read_records(file) == [{"round": 0}, {"round": 1}]
     file.write_bytes(b'{"round":0}\n{"rou\n')  # torn, then a newline: still the last one
-    assert run_folder.lines(file) == [{"round": 0}]
+    assert run_folder.read_records(file) == [{"round": 0}]
     file.write_bytes(b'{"round":0}\n{"rou\n{"round":2}\n')
     with pytest.raises(StorageError, match="line 2"):
-        run_folder.lines(file)
+        run_folder.read_records(file)
 
 
 def test_curves_are_one_row_a_round_with_running_bytes(tmp_path):
@@ -69,7 +69,7 @@ def test_a_full_disk_is_a_sentence(tmp_path):
     with pytest.raises(StorageError, match="No space left"):
         journal.append({"round": 1})
     journal.close()
-    assert run_folder.lines(tmp_path / "rounds.jsonl") == [{"round": 0}]
+    assert run_folder.read_records(tmp_path / "rounds.jsonl") == [{"round": 0}]
 
 
 def test_a_folder_has_one_holder(tmp_path):
@@ -101,11 +101,11 @@ def test_only_our_own_half_written_files_are_tidied(tmp_path):
 def test_a_torn_line_in_the_middle_is_damage(tmp_path):
     path = tmp_path / "rounds.jsonl"
     path.write_bytes(b'{"round":0}\n{"rou\n\n')
-    assert run_folder.lines(path) == [{"round": 0}]
+    assert run_folder.read_records(path) == [{"round": 0}]
     for later in (b'{"round":2}\n', b"x"):
         path.write_bytes(b'{"round":0}\n{"rou\n' + later)
         with pytest.raises(StorageError, match="damaged in line 2; only the last line may be torn"):
-            run_folder.lines(path)
+            run_folder.read_records(path)
 
 
 def settings_of(*folders):

@@ -215,7 +215,7 @@ def test_bad_options(option, value):
 
 def test_centres_count_the_censored():
     found = centre([10, None, 14])
-    assert (found.mean, found.known, found.total) == (12, 2, 3)
+    assert (found.mean, found.n_known, found.total) == (12, 2, 3)
     assert found.sd == pytest.approx(math.sqrt(8))
     assert centre([None]) is None
     assert centre([1.0, 4.0], geometric=True).mean == pytest.approx(2)

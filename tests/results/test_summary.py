@@ -6,7 +6,7 @@ from tests.studies.folders import make
 from sortition.results import run_folder
 from sortition.results.comparisons import Criteria
 from sortition.results.run_folder import find
-from sortition.results.summary import comparison_of, conclusions, finished, grouped, heading, tables
+from sortition.results.summary import comparison_of, conclusions, group_runs, heading, sort_finished, tables
 from sortition.studies.runs import write_folder
 
 
@@ -76,7 +76,7 @@ def test_settings_are_never_mixed(tmp_path):
 def test_without_uniform_nothing_is_compared(tmp_path):
     make(tmp_path, [0.1], method="fedgs")
     runs = find(tmp_path)
-    assert comparison_of(grouped(runs)["main"]).baseline is None
+    assert comparison_of(group_runs(runs)["main"]).baseline is None
     assert not any("verdict" in table.columns for table in tables(runs))
     assert conclusions(runs) == []
 
@@ -99,7 +99,7 @@ def test_a_run_under_several_seed_numbers_counts_once(tmp_path):
         first = tmp_path / "main" / "fedgs" / "seed-0" / run_folder.ROUNDS
         (tmp_path / "main" / "fedgs" / f"seed-{seed}" / run_folder.ROUNDS).write_text(first.read_text())
     runs = find(tmp_path)
-    assert [len(seeds) for seeds in finished(runs).groups["main"].values()] == [1, 6]
+    assert [len(seeds) for seeds in sort_finished(runs).groups["main"].values()] == [1, 6]
     learning, _, compared, _ = tables(runs)
     assert sum("has the same records as seed 0" in note for note in learning.notes) == 5
     assert row(compared, "fedgs")["verdict"] == "undecided (unfair: other seeds)"

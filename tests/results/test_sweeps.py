@@ -1,4 +1,4 @@
-from sortition.results.sweeps import swept, value_text, variants
+from sortition.results.sweeps import find_swept_values, value_text, variants
 
 
 def test_keys_that_differ_between_settings():
@@ -6,7 +6,7 @@ def test_keys_that_differ_between_settings():
         "a": {"setting": "a", "seed": 0, "cohort": 5, "data": {"name": "digits", "alpha": 0.1}},
         "b": {"setting": "b", "seed": 3, "cohort": 5, "data": {"name": "digits", "alpha": 1.0}},
     }
-    assert swept(configs) == {"a": {"data.alpha": 0.1}, "b": {"data.alpha": 1.0}}
+    assert find_swept_values(configs) == {"a": {"data.alpha": 0.1}, "b": {"data.alpha": 1.0}}
 
 
 def test_methods_that_are_there_with_several_values():

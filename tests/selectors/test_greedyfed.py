@@ -110,7 +110,7 @@ def test_the_simulator_values_updates_on_the_servers_own_examples():
         rows = sorted(players)
         share = sizes[rows] / sizes[rows].sum() if rows else np.empty(0)
         params = own.initial + (share[:, None] * deltas[rows]).sum(0).astype(np.float32) if rows else own.initial
-        return -float(own.learner.passes.losses(params, own.validation)[0].mean(dtype=np.float64))
+        return -float(own.learner.passes.losses_and_hits(params, own.validation)[0].mean(dtype=np.float64))
 
     assert seen[0][1].values == pytest.approx(shapley_by_permutations(value, M), abs=1e-6)
     assert cohort["server_passes"] == 2**M * own.validation.size  # each subset once

@@ -16,7 +16,7 @@ from sortition.core.population import Population
 from sortition.core.questions import Reading
 from sortition.federation.pace import Pace
 from sortition.learning import Learner, LocalRule, build
-from sortition.learning.batches import batch_plans
+from sortition.learning.batches import draw_batch_plans
 from sortition.selectors import load
 from sortition.simulation import Devices, FaultDraws, Faults, Setup, World, run, start
 
@@ -28,7 +28,7 @@ def test_fedavg_with_one_client_is_centralised_sgd():
     small_world = World(examples, [everything], model, rule, seed=4)
     simulation, records = simulate(Setup(small_world, load("uniform"), 1, 3))
     for t in range(3):
-        (plan,) = batch_plans([everything], np.array([0]), rule, 4, t)
+        (plan,) = draw_batch_plans([everything], np.array([0]), rule, 4, t)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2 * 0.9**t)
         for row, count in zip(plan.index, plan.counts, strict=True):
             x, y = torch.tensor(examples.x_train[row[:count]]), torch.tensor(examples.y_train[row[:count]])

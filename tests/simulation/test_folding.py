@@ -71,15 +71,15 @@ def test_refused_updates_leave_the_sum_and_the_others_carry_the_mass(faults):
 
 def test_of_a_large_cohort_the_updates_of_one_block_are_alive(blocks_of_three):
     made, living, most = setup(), list[weakref.ref](), 0
-    finish = made.world.learner.finish
+    train_cohort = made.world.learner.train_cohort
 
     def counted(cohort):
         nonlocal most
         living.append(weakref.ref(cohort.trained.deltas))
         most = max(most, sum(len(one()) for one in living if one() is not None))
-        return finish(cohort)
+        return train_cohort(cohort)
 
-    made.world.learner.finish = counted
+    made.world.learner.train_cohort = counted
     simulation = start(made)
     simulation.play_round()
     assert most == 3

@@ -55,9 +55,9 @@ def test_losses_and_gradients_are_those_of_the_clients_own_data():
     small_world, split = world(), parts()
     losses = ask(small_world, signals.LOSS, ALL).values
     for k in ALL:
-        expected = small_world.learner.passes.losses(small_world.initial, split[k])[0]
+        expected = small_world.learner.passes.losses_and_hits(small_world.initial, split[k])[0]
         assert losses[k] == pytest.approx(expected.mean(), rel=1e-5)
-        right = small_world.learner.passes.losses(small_world.initial, split[k])[1]
+        right = small_world.learner.passes.losses_and_hits(small_world.initial, split[k])[1]
         assert ask(small_world, signals.ACCURACY, [k]).values[0] == pytest.approx(right.mean())
     # one step on all data moves the model by −η times the gradient (dropout off)
     still = world(LocalRule(lr=0.1, steps=1, batch=None), build("mlp", (6,), 4, hidden=(5,)))
@@ -109,11 +109,11 @@ def test_losses_on_the_hold_out_where_asked():
     for small_world, shares in ((on, held), (off, kept)):
         got = ask(small_world, signals.LOSS, [4]).values[0]
         assert got == pytest.approx(
-            small_world.learner.passes.losses(small_world.initial, shares[4])[0].mean(), rel=1e-5
+            small_world.learner.passes.losses_and_hits(small_world.initial, shares[4])[0].mean(), rel=1e-5
         )
     np.testing.assert_allclose(ask(on, signals.LOSS, [5]).values, ask(off, signals.LOSS, [5]).values, rtol=1e-6)
     accuracy = off.evaluator.client_scores(off.initial)
-    assert accuracy[4] == pytest.approx(off.learner.passes.losses(off.initial, held[4])[1].mean())
+    assert accuracy[4] == pytest.approx(off.learner.passes.losses_and_hits(off.initial, held[4])[1].mean())
 
 
 def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch):
@@ -125,8 +125,9 @@ def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch):
 
 def test_asking_twice_trains_once(monkeypatch):
     small_world, calls = world(), []
-    finish = small_world.learner.finish
-    monkeypatch.setattr(small_world.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
+    learner = small_world.learner
+    train = learner.train_cohort
+    monkeypatch.setattr(learner, "train_cohort", lambda cohort: calls.append(len(cohort.plans)) or train(cohort))
     ask(small_world, signals.UPDATE, [1, 2, 3])
     ask(small_world, signals.BIAS_UPDATE, [2, 3])
     small_world.train(small_world.initial, np.array([3, 4]), [signals.TRAINING_LOSS], 3)
@@ -137,8 +138,9 @@ def test_reports_of_a_large_cohort_do_not_train_it_again(monkeypatch):
     monkeypatch.setattr("sortition.simulation.round_cache.BLOCK_BYTES", 1)
     monkeypatch.setattr("sortition.simulation.round_cache.KEPT_BYTES", 0)
     small_world, calls = world(), []
-    finish = small_world.learner.finish
-    monkeypatch.setattr(small_world.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
+    learner = small_world.learner
+    train = learner.train_cohort
+    monkeypatch.setattr(learner, "train_cohort", lambda cohort: calls.append(len(cohort.plans)) or train(cohort))
     small_world.train(small_world.initial, np.array([1, 2, 3]), [signals.TRAINING_LOSS, signals.BIAS_UPDATE], 3)
     assert calls == [3]
 

@@ -6,20 +6,20 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.core.errors import InputError
-from sortition.studies.folder_names import check_distinct, check_honest, names_folder
+from sortition.studies.folder_names import can_name_folder, check_distinct, check_honest
 from sortition.studies.plan import plan
 
 
 @pytest.mark.parametrize("text", ["fedgs", "fedgs, α = 0.5", "方法", "x" * 100, "console", "con artist"])
 def test_names_that_can_be_folders(text):
-    assert names_folder(text)
+    assert can_name_folder(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", "x" * 101, "😀" * 100, "CON", "nul", "com1", "LPT9.txt", "a/b", ".a", "a ", "\x1b"]
 )
 def test_names_that_cannot(text):
-    assert not names_folder(text)
+    assert not can_name_folder(text)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from sortition.core.errors import InputError
 from sortition.studies import build_federation
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
-from sortition.studies.runs.runner import state
+from sortition.studies.runs.resume import run_state
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guards.md").read_text()
 
@@ -58,9 +58,9 @@ def test_other_guards_are_another_configuration(tmp_path):
 
     run = plan(small(seeds=1)).runs[0]
     (tmp_path / "config.toml").write_text(tomli_w.dumps(run.table()))
-    assert state(run, tmp_path) == "started"
+    assert run_state(run, tmp_path) == "started"
     with pytest.raises(Exception, match=r"guards.explore was absent, is 0.1"):
-        state(plan(small(seeds=1, guards={"explore": 0.1})).runs[0], tmp_path)
+        run_state(plan(small(seeds=1, guards={"explore": 0.1})).runs[0], tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -141,4 +141,4 @@ instance = Nameless()
     monkeypatch.syspath_prepend(str(tmp_path))
     expected = hashlib.sha256(source.encode()).hexdigest()
     for name in ("built_in", "instance", "Nameless"):
-        assert own_code.digest("task.loss", f"nameless:{name}") == expected
+        assert own_code.source_digest("task.loss", f"nameless:{name}") == expected

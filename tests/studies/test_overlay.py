@@ -1,7 +1,7 @@
 import pytest
 
 from sortition.core.errors import InputError
-from sortition.studies.overlay import assign, combinations, merged, parsed, spread, sweep
+from sortition.studies.overlay import combinations, merged, parse_value, range_values, read_sweep, with_assignment
 
 
 def test_tables_merge_unless_the_name_changes():
@@ -30,32 +30,32 @@ def test_methods_meet_by_label():
 
 def test_set_reaches_a_method_by_its_label():
     table = {"method": [{"name": "uniform"}, {"name": "fedgs", "label": "v1.0"}]}
-    assert assign(table, "method.v1.0.alpha=0.5")["method"][1]["alpha"] == 0.5
-    assert assign(table, "local.lr=0.1")["local"] == {"lr": 0.1}
+    assert with_assignment(table, "method.v1.0.alpha=0.5")["method"][1]["alpha"] == 0.5
+    assert with_assignment(table, "local.lr=0.1")["local"] == {"lr": 0.1}
     with pytest.raises(InputError, match="Did you mean 'uniform'"):
-        assign(table, "method.unifrm.alpha=1")
+        with_assignment(table, "method.unifrm.alpha=1")
     with pytest.raises(InputError, match="key=value"):
-        assign(table, "cohort")
+        with_assignment(table, "cohort")
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("5", 5), ("0.1", 0.1), ("true", True), ("[1, 2]", [1, 2]), ("mlp", "mlp"), ('"5"', "5")]
 )
 def test_values_are_toml_or_text(text, value):
-    assert parsed(text) == value
+    assert parse_value(text) == value
 
 
 def test_ranges():
-    assert spread("x", {"from": 0.1, "to": 0.9, "step": 0.2}) == [0.1, 0.3, 0.5, 0.7, 0.9]
-    assert spread("x", {"from": 1, "to": 10, "step": 4}) == [1, 5, 9]
-    assert spread("x", {"from": 0.001, "to": 1, "count": 4, "log": True}) == [0.001, 0.01, 0.1, 1.0]
+    assert range_values("x", {"from": 0.1, "to": 0.9, "step": 0.2}) == [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert range_values("x", {"from": 1, "to": 10, "step": 4}) == [1, 5, 9]
+    assert range_values("x", {"from": 0.001, "to": 1, "count": 4, "log": True}) == [0.001, 0.01, 0.1, 1.0]
     for wrong in ({"from": 1, "to": 2}, {"from": 1, "to": 2, "step": -1}, {"from": "a", "to": 2, "count": 2}):
         with pytest.raises(InputError):
-            spread("x", wrong)
+            range_values("x", wrong)
 
 
 def test_a_sweep_is_all_combinations():
-    values = sweep({"local": {"lr": [0.1, 0.2]}, "availability": {"beta": {"from": 0, "to": 1, "count": 2}}})
+    values = read_sweep({"local": {"lr": [0.1, 0.2]}, "availability": {"beta": {"from": 0, "to": 1, "count": 2}}})
     assert values == {"local.lr": [0.1, 0.2], "availability.beta": [0, 1]}
     labels = [label for label, _ in combinations(values)]
     assert labels == ["lr=0.1,beta=0", "lr=0.1,beta=1", "lr=0.2,beta=0", "lr=0.2,beta=1"]
@@ -81,9 +81,9 @@ def test_swept_tables_of_one_name_are_told_apart_by_their_options():
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])
 def test_a_range_has_at_least_one_value(count):
     with pytest.raises(InputError, match=r"sweep\.cohort\.count must be a whole number ≥ 1"):
-        sweep({"cohort": {"from": 1, "to": 3, "count": count}})
+        read_sweep({"cohort": {"from": 1, "to": 3, "count": count}})
 
 
 def test_one_of_several_that_are_no_tables_is_refused():
     with pytest.raises(InputError, match=r"setting must be a list of tables, \[\[setting\]\]"):
-        assign({"setting": ["x"]}, "setting.x.cohort=3")
+        with_assignment({"setting": ["x"]}, "setting.x.cohort=3")

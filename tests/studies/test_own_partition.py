@@ -8,7 +8,7 @@ from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.data import by_client, load, partitions
 from sortition.studies import arguments, python_objects
-from sortition.studies.build_federation import split
+from sortition.studies.build_federation import split_data
 from sortition.studies.config import Data, validated
 
 ROWS = np.repeat(np.arange(60.0)[:, None], 2, axis=1)  # an example is the number of its row
@@ -26,7 +26,7 @@ def parts_of(data, rule, clients=4):
     """The rows that each client trains on, and the notes."""
     with python_objects.forgotten_afterwards():
         table = arguments.data_table(data, clients) | {"partition": arguments.partition_table(rule)}
-        made = split(validated(Data, table, "data"), seed=0)
+        made = split_data(validated(Data, table, "data"), seed=0)
     return [made.dataset.x_train.reshape(-1, 2)[rows][:, 0].astype(int) for rows in made.train.indices], made
 
 

@@ -99,7 +99,7 @@ def test_objects_are_import_paths_while_they_are_lent():
     with python_objects.forgotten_afterwards():
         path = python_objects.register("thing", np.arange(3))
         assert (import_named(path, "thing") == np.arange(3)).all()
-        sent = python_objects.registered()
+        sent = python_objects.registered_objects()
     with pytest.raises(InputError, match="given from Python, and not to this process"):
         import_named(path, "thing")
     with python_objects.forgotten_afterwards():

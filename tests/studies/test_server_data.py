@@ -14,8 +14,8 @@ def run_of(method="uniform", **changes):
 
 def test_a_share_of_every_client_goes_to_the_server_and_to_nobody_else():
     table = small()
-    before = build_federation.split(run_of().data, 0)
-    after = build_federation.split(run_of(data={**table["data"], "validation": 0.2}).data, 0)
+    before = build_federation.split_data(run_of().data, 0)
+    after = build_federation.split_data(run_of(data={**table["data"], "validation": 0.2}).data, 0)
     assert before.validation is None
     for own, less in zip(before.train.indices, after.train.indices, strict=True):
         assert set(less) < set(own)

@@ -17,7 +17,7 @@ TABLE = small(rounds=3, seeds=2, method=[{"name": "uniform"}])
 def test_figures_of_a_round_are_flat_numbers():
     record = {"round": 0, "cohort": [1, 2], "available": 9, "bytes": {"model_up": 8, "model_down": 4}}
     record |= {"test": {"accuracy": 0.5, "loss": None}, "train_loss": 1.5, "clock": None}
-    assert track.figures(record) == {
+    assert track.round_figures(record) == {
         "test/accuracy": 0.5,
         "train/loss": 1.5,
         "selection/cohort": 2.0,
@@ -30,14 +30,14 @@ def test_a_tracker_that_is_unknown_or_not_installed_is_refused_before_anything_r
     with pytest.raises(InputError, match=r"Unknown tracker 'tensorbord'.*Did you mean 'tensorboard'"):
         study({**TABLE, "track": "tensorbord"}, out=tmp_path)
     with pytest.raises(InputError, match="Unknown key 'dir'; track tensorboard has folder"):
-        track.trackers([Named(name="tensorboard", dir="x")])
+        track.make_trackers([Named(name="tensorboard", dir="x")])
 
     def missing(name):
         raise ModuleNotFoundError(name=name)
 
     monkeypatch.setattr(track.importlib, "import_module", missing)
     with pytest.raises(InputError, match=r"pip install 'sortition\[mlflow\]'"):
-        track.trackers([Named(name="mlflow")])
+        track.make_trackers([Named(name="mlflow")])
     assert not list(tmp_path.rglob("rounds.jsonl"))
 
 
@@ -93,7 +93,7 @@ class Fake(so.Callback):
 
     def on_round(self, run, record):
         with self.path.open("a") as file:
-            file.write(json.dumps({**track.tags(run), **track.figures(record)}) + "\n")
+            file.write(json.dumps({**track.run_tags(run), **track.round_figures(record)}) + "\n")
 
 
 def test_callbacks_work_in_other_processes(tmp_path):

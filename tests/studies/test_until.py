@@ -12,7 +12,7 @@ from sortition.core.cost import Until, cumulative_costs, last_costs
 from sortition.core.errors import InputError, StorageError
 from sortition.results import run_folder
 from sortition.studies.audit.audit_run import examine
-from sortition.studies.estimate import estimates
+from sortition.studies.estimate import estimate_runs
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner
 
@@ -189,5 +189,5 @@ def test_python_gives_the_same_limit(tmp_path):
 
 
 def test_an_estimate_knows_how_many_rounds_the_limit_allows():
-    (estimate,) = estimates(plan(until_study(until={"passes": 720}, method=UNIFORM, seeds=1)).runs)
+    (estimate,) = estimate_runs(plan(until_study(until={"passes": 720}, method=UNIFORM, seeds=1)).runs)
     assert 5 <= estimate.rounds <= 40

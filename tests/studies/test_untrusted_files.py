@@ -49,7 +49,7 @@ LOCAL = {"batch": 8, "lr": 0.1}
 )
 def test_a_study_that_asks_for_too_much_or_leads_elsewhere(change):
     with pytest.raises(SortitionError):
-        runner.check(plan({**small(seeds=1), **change}).runs[:1])
+        runner.check_runs(plan({**small(seeds=1), **change}).runs[:1])
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000 + "]" * 5000, "a = " + "9" * 5000, "a." * 5000 + "b = 1", "\0"])

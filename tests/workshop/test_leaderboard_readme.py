@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from tests.leaderboard.rows import table
@@ -86,9 +85,7 @@ def test_the_other_tracks_say_who_leads_though_it_is_not_ours():
     seconds = track({"microcosm": 9.0, "uniform": 0.0})
     attacked = track({"fed-cbs": 8.0, "microcosm": 5.0, "uniform": 0.0})
     overlap = track({"microcosm": 6.0, "uniform": 0.0})
-    text = top_of_tracks(
-        Published(suite="x", tracks={"seconds": seconds, "overlap": overlap, "adversaries": attacked})
-    )
+    text = top_of_tracks(Published(suite="x", tracks={"seconds": seconds, "overlap": overlap, "adversaries": attacked}))
     assert "where a tenth of the clients attack, `fed-cbs` leads with +8.0; `microcosm` has +5.0." in text
     assert "where rounds overlap, `microcosm` leads with +6.0." in text
 
@@ -98,7 +95,7 @@ def test_the_picture_has_the_top_of_two_tracks(tmp_path):
     seconds = track({"microcosm": 9.0, "fedcs": 4.0, "oort": 0.5, "uniform": 0.0})
     both = Published(suite="suite-2-x", tracks={"seconds": seconds, "rounds": rounds})
     picture = top_picture(both)
-    assert [element.text for element in ElementTree.fromstring(picture).iter() if element.text == "oort"] == ["oort"]
+    assert picture.count(">oort<") == 1
     for words in ("microcosm (ours)", "divfl", "fedcs", "+9.0 [+8.0, +10.0]", "By rounds: 12 federations"):
         assert f">{words}<" in picture
     assert "microcosm-secure" not in picture

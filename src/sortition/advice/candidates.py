@@ -31,7 +31,7 @@ def allowed(limits: Limits) -> tuple[Candidates, Reasons]:
         options = {key: value for key, value in entry.items() if key not in ("name", "label")}
         if entry["name"] == "microcosm" and not options:
             options = {"secure_aggregation": limits.secure_aggregation}
-        selector = method_entries.selector(entry["name"], options).resolve(facts)
+        selector = method_entries.make_selector(entry["name"], options).resolve(facts)
         broken_limit = reason(selector.needs, limits)
         if broken_limit:
             ruled_out[label] = broken_limit

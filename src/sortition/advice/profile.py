@@ -176,17 +176,17 @@ class KnownFederation:
 
     @property
     def clients(self) -> int:
-        """How many clients there are, N."""
+        """Return how many clients there are, N."""
         return len(self.counts)
 
     @property
     def has_labels(self) -> bool:
-        """Whether label counts are known; one column is sizes alone."""
+        """Tell whether label counts are known; one column is sizes alone."""
         return bool(self.counts.shape[1] > 1)
 
     @property
     def population(self) -> Population:
-        """Sizes and label counts of all clients."""
+        """Return sizes and label counts of all clients."""
         return Population(self.counts.sum(axis=1), self.counts)
 
     def present(self, seed: int) -> availability.Availability:

@@ -159,7 +159,7 @@ def _from_entries(log: Log, path: Path) -> KnownFederation:
     masks = np.zeros((len(rounds), clients), bool)
     for t, logged_round in enumerate(rounds):
         masks[t, logged_round.available] = True
-    facts = run_folder.document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
+    facts = run_folder.read_document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
     if "label_counts" in facts:
         counts = np.asarray(facts["label_counts"])
     else:
@@ -177,7 +177,7 @@ def _from_entries(log: Log, path: Path) -> KnownFederation:
 
 def from_history(history: History, cohort: int | None = None) -> KnownFederation:
     """Read a federation's history: who was there and who was chosen; facts where its checkpoint is beside it."""
-    records = history.played()
+    records = history.played_records()
     clients = history.clients
     if not 0 < clients * len(records) <= MOST_CELLS:
         raise StorageError(f"{history.path} cannot be read: {clients:,} clients in {len(records):,} rounds.")

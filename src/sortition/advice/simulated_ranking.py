@@ -83,12 +83,12 @@ class Advice:
 
     @property
     def is_timed(self) -> bool:
-        """Whether methods are compared by seconds."""
+        """Tell whether methods are compared by seconds."""
         return self.federation.devices is not None
 
     @property
     def seeds(self) -> int:
-        """How many federations were simulated."""
+        """Return how many federations were simulated."""
         return len(self.auc.get(BASELINE, {}))
 
     def traffic(self, label: str) -> float:
@@ -111,7 +111,7 @@ class Advice:
         ]
         return float(np.median(ratios)) if ratios else math.inf
 
-    def compared(self, figures: Figures) -> dict[str, Comparison]:
+    def compare_with_uniform(self, figures: Figures) -> dict[str, Comparison]:
         """Compare each method, or each finalist on fresh seeds, with uniform sampling; intervals are simultaneous."""
         candidates = {label: values for label, values in figures.items() if label != BASELINE}
         of_uniform = figures[BASELINE]
@@ -130,12 +130,12 @@ class Advice:
 
     @property
     def best(self) -> str | None:
-        """The method that gains most among those that are significantly better than uniform; None if there is none."""
-        return _leader(self.compared(self.auc), BETTER)
+        """Return the method that gains most of those that are significantly better than uniform; None if none is."""
+        return _leader(self.compare_with_uniform(self.auc), BETTER)
 
     def sentence(self) -> str:
         """Give the answer in one sentence."""
-        comparisons = self.compared(self.auc)
+        comparisons = self.compare_with_uniform(self.auc)
         best = _leader(comparisons, BETTER)
         if best is not None:
             comparison = comparisons[best]
@@ -172,8 +172,8 @@ class Advice:
     def table(self) -> Table:
         """List all methods by their gain."""
         table = Table(self._title(), self._columns(), notes=self._notes())
-        auc = self.compared(self.auc)
-        last = self.compared(self.last)
+        auc = self.compare_with_uniform(self.auc)
+        last = self.compare_with_uniform(self.last)
         for label in sorted(auc, key=lambda label: -auc[label].difference):
             gains = [difference_text(auc[label]), difference_text(last[label]), verdict_text(auc[label])]
             table.rows.append([label, *gains, *self._time_cells(label), f"{self.traffic(label):.2f}"])
@@ -310,7 +310,7 @@ class Outcome(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Simulated seconds of the whole run; its last round is evaluated."""
+        """Return the simulated seconds of the whole run; its last round is evaluated."""
         return float(self.clock[-1])
 
     def curve(self, seconds: float) -> Curve:

@@ -217,11 +217,11 @@ def devices_(
 def _split_parameters(assignments: list[str] | None) -> tuple[TomlTable, TomlTable]:
     """Return what ``--set`` gives: options of the data set, named as in a study, and the other parameters."""
     from sortition.core.errors import bad
-    from sortition.studies.overlay import assign
+    from sortition.studies.overlay import with_assignment
 
     table: TomlTable = {"data": {}}
     for text in assignments or ():
-        table = assign(table, text)
+        table = with_assignment(table, text)
     options = table.pop("data")
     if not isinstance(options, dict):
         raise bad("--set data", "given as data.key=value", options)

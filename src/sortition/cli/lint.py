@@ -83,22 +83,22 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     from sortition.privacy import Promises
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.study_promises import linted
+    from sortition.studies.study_promises import lint_plan
 
     table = {key: value for key, value in read(path).items() if key not in OURS}
     study_plan = plan(table, who=path.name)
     if promises != Promises():
-        return linted(study_plan, promises)
+        return lint_plan(study_plan, promises)
     if not any(run.privacy for run in study_plan.runs):
         raise InputError(f"{path.name} must have a table [privacy]; got none. Or give --secure-aggregation or --dp.")
-    return linted(study_plan)
+    return lint_plan(study_plan)
 
 
 def print_findings(plan: StudyPlan) -> None:
     """Print what is unsound about a study that is about to run, where it promises anything."""
-    from sortition.studies.study_promises import linted
+    from sortition.studies.study_promises import lint_plan
 
-    for label, findings in linted(plan).items():
+    for label, findings in lint_plan(plan).items():
         for finding in findings:
             typer.echo(f"privacy: {label}: {finding}", err=True)
 

@@ -105,12 +105,12 @@ def show(
 
     Example: sortition show fedcor --model mlp
     """
-    from sortition.studies.overlay import assign
+    from sortition.studies.overlay import with_assignment
 
     cls = _find_method(name)
     parameters: TomlTable = {}
     for text in set_ or ():
-        parameters = assign(parameters, text)
+        parameters = with_assignment(parameters, text)
     if parameters:
         selector = cls.load(**parameters)
     else:
@@ -157,9 +157,9 @@ def _traffic_table(
 ) -> Table:
     """Return the mean bytes a round by kind, and their sum beside that of plain averaging."""
     from sortition.results.table import Table
-    from sortition.studies.estimate import price
+    from sortition.studies.estimate import measure_traffic
 
-    size, lanes = price(
+    size, lanes = measure_traffic(
         selector, model, {}, inputs=inputs, classes=classes, clients=clients, cohort=cohort, rounds=rounds
     )
     table = Table(f"Traffic: {model}, {size:,} numbers; {cohort} of {clients} clients", ["direction", "bytes a round"])

@@ -299,12 +299,12 @@ def export(
     refuse_histories("export", folders)
     criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, cost=cost)
     runs = run_folder.find(*folders)
-    finished = summary.finished(runs)
+    finished = summary.sort_finished(runs)
     check_baseline(baseline or "", [summary.names_of(methods) for methods in finished.groups.values()])
-    tables = frames.frames(runs, criteria)
+    tables = frames.make_frames(runs, criteria)
     for copy in finished.copies:
         typer.echo(f"note: {copy.text}", err=True)
-    for path in frames.write(tables, out or folders[0] / "tables", format_):
+    for path in frames.write_frames(tables, out or folders[0] / "tables", format_):
         typer.echo(path)
 
 

@@ -65,7 +65,7 @@ def reproduce(
         presets = [preset.load_preset(name) for name in names]
         if len(presets) > 1:
             for loaded in presets:  # what the last one lacks is reported before the first one runs
-                runner.check(cut_plan(loaded, cuts).runs)
+                runner.check_runs(cut_plan(loaded, cuts).runs)
         total = runner.Execution(out)
         pages = []
         for loaded in presets:

@@ -116,7 +116,7 @@ def print_summary(
     if run_folders is not None:
         runs = [run for run in stored_runs if run.path in run_folders]
         notes_on_others = left_out_note(stored_runs, run_folders)
-    for sentence in summary.inputs(runs):
+    for sentence in summary.input_sentences(runs):
         _print_line(screen, sentence)
     for table in summary.tables(runs, criteria):
         screen.print(table)
@@ -139,13 +139,13 @@ def _print_line(screen: Console, text: str) -> None:
 def _print_estimate(plan: StudyPlan, jobs: int | None) -> None:
     """Print how long the runs of a plan would take, by their first rounds."""
     from sortition.results.table import Table
-    from sortition.studies.estimate import estimates
+    from sortition.studies.estimate import estimate_runs
     from sortition.studies.workers.local import cores
 
     columns = ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"]
     table = Table(f"{len(plan.runs)} runs", columns)
     total_seconds = 0.0
-    for estimate in estimates(plan.runs):
+    for estimate in estimate_runs(plan.runs):
         table.rows.append(
             [
                 estimate.setting,

@@ -227,7 +227,7 @@ class TorchClient:
 
         n_rows = BATCH
         if self.maker.rule is not None:
-            n_rows = self.maker.rule.rows(len(self.data))
+            n_rows = self.maker.rule.rows_per_batch(len(self.data))
         rng = stream(self.maker.seed, "loss-batch", self.received.t, self.received.client)
         with torch.inference_mode():
             x, y = self.data.sample(n_rows, rng, self.maker.device)

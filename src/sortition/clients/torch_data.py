@@ -230,7 +230,7 @@ def mean_loss(model: Module, x: Inputs, y: Tensor, loss: Loss | str | None) -> T
     if isinstance(loss, str):
         objective = named_loss(loss)
         targets = y.float() if objective.rule.wants_numbers else y
-        return objective.batch(model, x, targets)[0]
+        return objective.batch_loss(model, x, targets)[0]
     if loss is not None:
         return loss(forward(model, x), y)
     if hasattr(model, "config"):  # modules of transformers compute their loss themselves

@@ -68,7 +68,7 @@ class Entrant:
     @property
     def needs(self) -> Needs:
         """What it needs to know where clients give their sizes and label counts."""
-        return method_entries.selector(self.name, self.parameters).resolve(FACTS).needs
+        return method_entries.make_selector(self.name, self.parameters).resolve(FACTS).needs
 
 
 def parse_entrant(label: str, configuration: str, row: str) -> Entrant:

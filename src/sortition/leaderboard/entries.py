@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sortition import selectors
-from sortition.studies.overlay import assign, label_of
+from sortition.studies.overlay import label_of, with_assignment
 
 BASELINE = "uniform"
 REFERENCES = ("full",)  # train more clients than the budget allows, and are never ranked
@@ -52,7 +52,7 @@ def chosen_entries(texts: Sequence[str]) -> list[Entry]:
         new_entry: Entry = {"name": name, "label": name.rpartition(":")[2]}
         entry = dict(defaults.get(name, new_entry))
         for option in options:
-            entry = assign(entry, option)
+            entry = with_assignment(entry, option)
         if options and not any(option.startswith("label=") for option in options):
             entry["label"] = ",".join([label_of(entry), *options])
         chosen[label_of(entry)] = entry

@@ -19,7 +19,7 @@ from sortition.leaderboard import run_rows
 from sortition.leaderboard.entrants import BASELINE
 from sortition.leaderboard.figures import target_of
 from sortition.leaderboard.tracks import MAIN_TRACKS, TrackCell, TrackSuite
-from sortition.results.ranking import Ranking, profiles, rank
+from sortition.results.ranking import Ranking, performance_profiles, rank_methods
 from sortition.results.statistics import LEVEL
 
 FIGURES = ("area", "end")
@@ -225,7 +225,7 @@ class TrackBoard:
 
     def ranking(self, figure: str = "area") -> Ranking:
         """Return mean ranks over cells, with the critical difference and Friedman's test."""
-        return rank(self.means(figure), higher=figure != SECONDS)
+        return rank_methods(self.means(figure), higher=figure != SECONDS)
 
     @cached_property
     def leader(self) -> str:
@@ -348,13 +348,13 @@ class TrackBoard:
         """Return row → share of cells in which its error area 1 − area is within each factor of the least."""
         means = self.means("area")
         costs = {row: np.array([1 - by_row[row] for by_row in means.values()]) for row in self.complete}
-        return profiles(costs, PROFILE_POINTS)
+        return performance_profiles(costs, PROFILE_POINTS)
 
     def time_profiles(self) -> dict[str, Floats]:
         """Return row → share of cells in which its seconds to target are within each factor of the least."""
         means = self.means(SECONDS)
         costs = {row: np.array([by_row[row] for by_row in means.values()]) for row in self.complete}
-        return profiles(costs, PROFILE_POINTS)
+        return performance_profiles(costs, PROFILE_POINTS)
 
     def sensitivity(self) -> list[Sensitivity]:
         """Return who is first, and how surely, without each data set in turn."""

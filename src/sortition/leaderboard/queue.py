@@ -207,7 +207,7 @@ def _find_refused_methods(plan: StudyPlan) -> dict[str, str]:
     refused = {}
     for run in plan.runs:
         try:
-            runner.check([run])
+            runner.check_runs([run])
         except InputError as error:
             refused[run.method.label] = str(error)
     return refused

@@ -12,7 +12,7 @@ from scipy import stats
 
 from sortition.core.arrays import Floats
 from sortition.leaderboard.entries import BASELINE
-from sortition.results.ranking import Ranking, rank
+from sortition.results.ranking import Ranking, rank_methods
 from sortition.results.statistics import FEWEST_SEEDS, LEVEL, Comparison, compare, holm
 
 Values = dict[str, dict[str, dict[int, float]]]  # cell → method → seed → figure
@@ -105,7 +105,7 @@ def rank_over_cells(values: Values, methods: Sequence[str]) -> Ranking:
     means = {
         cell: {method: _mean_over_seeds(by_method[method]) for method in methods} for cell, by_method in values.items()
     }
-    return rank(means, higher=True)
+    return rank_methods(means, higher=True)
 
 
 def _compare_in_cell(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:

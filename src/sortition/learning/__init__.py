@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from sortition._lazy import exports
 
 if TYPE_CHECKING:
-    from sortition.learning.learner import Learner, Trained
+    from sortition.learning.learner import Learner, TrainedCohort
     from sortition.learning.models import build
     from sortition.learning.rule import LocalRule
 
-__all__ = ["Learner", "LocalRule", "Trained", "build"]
+__all__ = ["Learner", "LocalRule", "TrainedCohort", "build"]
 __getattr__ = exports(
     __name__,
     {
         "Learner": "sortition.learning.learner",
         "LocalRule": "sortition.learning.rule",
-        "Trained": "sortition.learning.learner",
+        "TrainedCohort": "sortition.learning.learner",
         "build": "sortition.learning.models",
     },
 )

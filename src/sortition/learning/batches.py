@@ -31,24 +31,24 @@ class BatchPlan:
 
     @property
     def steps(self) -> int:
-        """SGD steps."""
+        """Return the number of SGD steps."""
         return len(self.index)
 
     @property
     def examples(self) -> int:
-        """Examples that pass forward and backward."""
+        """Return how many examples pass forward and backward."""
         return int(self.counts.sum())
 
 
-def batch_plan(members: npt.NDArray[np.int64], rule: LocalRule, rng: np.random.Generator) -> BatchPlan:
-    """Draw the batches of a client that holds the examples ``members`` (n,)."""
-    n = len(members)
-    rows = rule.rows(n)
-    per_epoch = rule.per_epoch(n)
+def draw_batch_plan(examples_by_client: npt.NDArray[np.int64], rule: LocalRule, rng: np.random.Generator) -> BatchPlan:
+    """Draw the batches of a client that holds the examples ``examples_by_client`` (n,)."""
+    n = len(examples_by_client)
+    rows = rule.rows_per_batch(n)
+    batches_per_epoch = rule.batches_per_epoch(n)
     steps = rule.steps_of(n)
     index = np.empty((steps, rows), np.int64)
-    for start in range(0, steps, per_epoch):
-        epoch = index[start : start + per_epoch].reshape(-1)  # contiguous, so a view
+    for start in range(0, steps, batches_per_epoch):
+        epoch = index[start : start + batches_per_epoch].reshape(-1)  # contiguous, so a view
         drawn_examples = min(n, epoch.size)
         if drawn_examples == n:
             epoch[:drawn_examples] = rng.permutation(n)
@@ -56,37 +56,37 @@ def batch_plan(members: npt.NDArray[np.int64], rule: LocalRule, rng: np.random.G
             epoch[:drawn_examples] = rng.choice(n, drawn_examples, replace=False)
         epoch[drawn_examples:] = epoch[0]  # padding of the epoch's smaller batch; its gradient is masked
     counts = np.full(steps, rows, np.int64)
-    counts[per_epoch - 1 :: per_epoch] = n - rows * (per_epoch - 1)
-    return BatchPlan(members[index], counts)
+    counts[batches_per_epoch - 1 :: batches_per_epoch] = n - rows * (batches_per_epoch - 1)
+    return BatchPlan(examples_by_client[index], counts)
 
 
-def batch_plans(
-    members: Sequence[npt.NDArray[np.int64]],
+def draw_batch_plans(
+    examples_by_client: Sequence[npt.NDArray[np.int64]],
     ids: npt.NDArray[np.int64],
     rule: LocalRule,
     seed: int,
     t: int,
     purpose: str = "train",
 ) -> list[BatchPlan]:
-    """Draw one plan per client of a cohort; ``members`` are the examples of each."""
+    """Draw one plan per client of a cohort; ``examples_by_client`` are the examples of each."""
     stream_name = f"{purpose}-batches"
     return [
-        batch_plan(client_examples, rule, stream(seed, stream_name, t, int(client)))
-        for client_examples, client in zip(members, ids, strict=True)
+        draw_batch_plan(client_examples, rule, stream(seed, stream_name, t, int(client)))
+        for client_examples, client in zip(examples_by_client, ids, strict=True)
     ]
 
 
-def padded_plans(ranked: Sequence[BatchPlan]) -> tuple[Array, Array, list[int]]:
+def pad_plans(plans: Sequence[BatchPlan]) -> tuple[Array, Array, list[int]]:
     """Lay plans side by side: indices (S, k, B), row weights (S, k, B), and how many clients train in each step."""
-    n_steps = ranked[0].steps
-    n_rows = max(plan.index.shape[1] for plan in ranked)
-    index = np.zeros((n_steps, len(ranked), n_rows), np.int64)
-    counts = np.ones((n_steps, len(ranked)), np.int64)
-    for client, plan in enumerate(ranked):
+    n_steps = plans[0].steps
+    n_rows = max(plan.index.shape[1] for plan in plans)
+    index = np.zeros((n_steps, len(plans), n_rows), np.int64)
+    counts = np.ones((n_steps, len(plans)), np.int64)
+    for client, plan in enumerate(plans):
         index[: plan.steps, client, : plan.index.shape[1]] = plan.index
         counts[: plan.steps, client] = plan.counts
     is_real = np.arange(n_rows) < counts[:, :, None]
     weights = np.where(is_real, 1 / counts[:, :, None], 0).astype(np.float32)
-    steps_of_clients = np.array([plan.steps for plan in ranked])
+    steps_of_clients = np.array([plan.steps for plan in plans])
     active = [int((steps_of_clients > step).sum()) for step in range(n_steps)]
     return index, weights, active

@@ -34,9 +34,9 @@ class StackJob:
         plans: one per client, those with most steps first.
         rule: the local rule.
         lr: its learning rate in this round.
-        sources: of dropout words, one per client; None without dropout.
-        dispersion: whether to measure the spread of the stochastic gradients.
-        squares: whether to measure the mean squared loss of the examples of each batch.
+        dropout_sources: of dropout words, one per client; None without dropout.
+        measures_dispersion: whether to measure the spread of the stochastic gradients.
+        measures_squared_losses: whether to measure the mean squared loss of the examples of each batch.
         states: what the optimiser remembers of the clients (k, S); None where it starts anew.
     """
 
@@ -47,14 +47,14 @@ class StackJob:
     plans: Sequence[BatchPlan]
     rule: LocalRule
     lr: float
-    sources: Sequence[np.random.BitGenerator] | None = None
-    dispersion: bool = False
-    squares: bool = False
+    dropout_sources: Sequence[np.random.BitGenerator] | None = None
+    measures_dispersion: bool = False
+    measures_squared_losses: bool = False
     states: Tensor | None = None
 
     @property
     def device(self) -> torch.device:
-        """Where the clients train."""
+        """Return where the clients train."""
         return self.labels.device
 
 
@@ -66,23 +66,23 @@ class StackResult:
         updates: (k, P).
         losses: (k,) mean batch losses.
         dispersion: (k,) spread of the stochastic gradients; None where it is not measured.
-        squares: (k, steps) mean squared losses of the examples of each batch; None where they are not measured.
+        squared_losses: (k, steps) mean squared losses of the examples of each batch; None where they are not measured.
         states: (k, S) what the optimiser remembers; None where it starts anew in every round.
     """
 
     updates: Tensor
     losses: Tensor
     dispersion: Tensor | None
-    squares: Tensor | None
+    squared_losses: Tensor | None
     states: Tensor | None
 
     @property
     def measured(self) -> dict[str, Tensor]:
-        """What there is beside the updates, by name."""
+        """Return what there is beside the updates, by name."""
         optional = {
             "losses": self.losses,
             "dispersion": self.dispersion,
-            "squares": self.squares,
+            "squared_losses": self.squared_losses,
             "states": self.states,
         }
         return {name: tensor for name, tensor in optional.items() if tensor is not None}
@@ -92,10 +92,16 @@ class StackResult:
         return StackResult(
             updates=self.updates[rows],
             losses=self.losses[rows],
-            dispersion=None if self.dispersion is None else self.dispersion[rows],
-            squares=None if self.squares is None else self.squares[rows],
-            states=None if self.states is None else self.states[rows],
+            dispersion=_rows_of(self.dispersion, rows),
+            squared_losses=_rows_of(self.squared_losses, rows),
+            states=_rows_of(self.states, rows),
         )
+
+
+def _rows_of(tensor: Tensor | None, rows: Tensor) -> Tensor | None:
+    if tensor is None:
+        return None
+    return tensor[rows]
 
 
 # ---- the local rule
@@ -109,24 +115,24 @@ class Slot:
         value: the parameter, which the training changes.
         anchor: where each client began.
         moments: none, a velocity, or Adam's two.
-        total: the sum of the gradients; only where the dispersion is measured.
+        gradient_sum: the sum of the gradients; only where the dispersion is measured.
     """
 
     value: Tensor
     anchor: Tensor
     moments: Sequence[Tensor] = ()
-    total: Tensor | None = None
+    gradient_sum: Tensor | None = None
 
-    def first(self, count: int) -> Slot:
+    def of_first_clients(self, count: int) -> Slot:
         """Return the slot of the first clients, in the same memory."""
-        total = self.total
-        if total is not None:
-            total = first_rows(total, count)
+        gradient_sum = self.gradient_sum
+        if gradient_sum is not None:
+            gradient_sum = first_rows(gradient_sum, count)
         return Slot(
             value=first_rows(self.value, count),
             anchor=first_rows(self.anchor, count),
             moments=[first_rows(moment, count) for moment in self.moments],
-            total=total,
+            gradient_sum=gradient_sum,
         )
 
 
@@ -137,42 +143,42 @@ class StackedDescent:
     Attributes:
         rule: the local rule.
         lr: its learning rate in this round.
-        squares: (k,) Σ_s ‖g_s‖²; only where the dispersion is measured.
+        squared_gradients: (k,) Σ_s ‖g_s‖²; only where the dispersion is measured.
         factors: Adam's rate and root (k,) of the current step; None for SGD.
     """
 
     rule: LocalRule
     lr: float
-    squares: Tensor | None = None
+    squared_gradients: Tensor | None = None
     factors: tuple[Tensor, Tensor] | None = None
 
-    def step(self, slot: Slot, left: Tensor, right: Tensor | None) -> None:
-        """Descend along the product of (k, a, b) and (k, b, c), or along ``left`` itself if there is no right."""
+    def descend(self, slot: Slot, left_factor: Tensor, right_factor: Tensor | None) -> None:
+        """Descend along a gradient (k, a, c), given as factors (k, a, b) and (k, b, c), or as the left one alone."""
         value = slot.value
         rule = self.rule
         pull = rule.weight_decay + rule.proximal
-        if slot.total is not None and self.squares is not None:
-            left = _gradient(left, right)
-            right = None
-            first_rows(self.squares, len(value)).add_(as_rows(left).square().sum(1))
-            slot.total.add_(left)
+        if slot.gradient_sum is not None and self.squared_gradients is not None:
+            left_factor = _gradient(left_factor, right_factor)
+            right_factor = None
+            first_rows(self.squared_gradients, len(value)).add_(as_rows(left_factor).square().sum(1))
+            slot.gradient_sum.add_(left_factor)
         if self.factors is not None:
-            self._adam(slot, _gradient(left, right))
+            self._descend_by_adam(slot, _gradient(left_factor, right_factor))
             return
         if not slot.moments:
-            _accumulate(value, left, right, keep=1 - self.lr * pull, scale=-self.lr)
+            _accumulate(value, left_factor, right_factor, keep=1 - self.lr * pull, scale=-self.lr)
             if rule.proximal:
                 value.add_(slot.anchor, alpha=self.lr * rule.proximal)
             return
         velocity = slot.moments[0]
-        _accumulate(velocity, left, right, keep=rule.momentum, scale=1.0)
+        _accumulate(velocity, left_factor, right_factor, keep=rule.momentum, scale=1.0)
         if pull:
             velocity.add_(value, alpha=pull)
         if rule.proximal:
             velocity.add_(slot.anchor, alpha=-rule.proximal)
         value.add_(velocity, alpha=-self.lr)
 
-    def _adam(self, slot: Slot, gradient: Tensor) -> None:
+    def _descend_by_adam(self, slot: Slot, gradient: Tensor) -> None:
         value = slot.value
         rule = self.rule
         pull = rule.weight_decay + rule.proximal
@@ -185,21 +191,21 @@ class StackedDescent:
         optimiser.adam_step(value, gradient, *slot.moments, *factors)
 
 
-def _gradient(left: Tensor, right: Tensor | None) -> Tensor:
-    """Return the gradient of which ``left`` and ``right`` are the factors."""
-    if right is None:
-        return left
-    return torch.bmm(left, right)
+def _gradient(left_factor: Tensor, right_factor: Tensor | None) -> Tensor:
+    """Return the gradient of which ``left_factor`` and ``right_factor`` are the factors."""
+    if right_factor is None:
+        return left_factor
+    return torch.bmm(left_factor, right_factor)
 
 
-def _accumulate(target: Tensor, left: Tensor, right: Tensor | None, *, keep: float, scale: float) -> None:
-    """Set target ← keep · target + scale · left · right, in place."""
-    if right is not None:
-        target.baddbmm_(left, right, beta=keep, alpha=scale)
+def _accumulate(target: Tensor, left_factor: Tensor, right_factor: Tensor | None, *, keep: float, scale: float) -> None:
+    """Set target ← keep · target + scale · left_factor · right_factor, in place."""
+    if right_factor is not None:
+        target.baddbmm_(left_factor, right_factor, beta=keep, alpha=scale)
         return
     if keep != 1:
         target.mul_(keep)
-    target.add_(left, alpha=scale)
+    target.add_(left_factor, alpha=scale)
 
 
 # ---- the stack
@@ -211,25 +217,25 @@ class ClientStack:
     def __init__(self, job: StackJob) -> None:
         self.job = job
         self.descent = StackedDescent(job.rule, job.lr)
-        if job.dispersion:
-            self.descent.squares = torch.zeros(len(job.plans), device=job.device)
+        if job.measures_dispersion:
+            self.descent.squared_gradients = torch.zeros(len(job.plans), device=job.device)
         parameters = job.initial[: job.trainable]
         self.buffers = job.initial[job.trainable :]
         n_moments = job.rule.moments
-        self.slots = [self._slot(parameter, n_moments) for parameter in parameters]
+        self.slots = [self._make_slot(parameter, n_moments) for parameter in parameters]
         self.earlier_steps = [0] * len(job.plans)  # Adam's, of each client
         if job.states is not None:
-            remembered = optimiser.unpack(job.states, parameters, n_moments)
+            remembered = optimiser.unpack_moments(job.states, parameters, n_moments)
             for slot, moments in zip(self.slots, remembered, strict=True):
                 slot.moments = moments
             if job.rule.optimizer == "adam":
                 self.earlier_steps = job.states[:, -1].int().tolist()
 
-    def _slot(self, parameter: Tensor, n_moments: int) -> Slot:
+    def _make_slot(self, parameter: Tensor, n_moments: int) -> Slot:
         value = parameter.clone(memory_format=torch.contiguous_format)
         slot = Slot(value=value, anchor=parameter, moments=[torch.zeros_like(value) for _ in range(n_moments)])
-        if self.descent.squares is not None:
-            slot.total = torch.zeros_like(value)
+        if self.descent.squared_gradients is not None:
+            slot.gradient_sum = torch.zeros_like(value)
         return slot
 
     def prepare_adam_factors(self, n_steps: int) -> None:
@@ -237,7 +243,7 @@ class ClientStack:
         if self.descent.rule.optimizer != "adam":
             return
         factors = [
-            [optimiser.corrections(earlier + step + 1, self.descent.lr) for earlier in self.earlier_steps]
+            [optimiser.adam_corrections(earlier + step + 1, self.descent.lr) for earlier in self.earlier_steps]
             for step in range(n_steps)
         ]
         by_factor = torch.tensor(factors, dtype=torch.float32).permute(0, 2, 1).contiguous()
@@ -248,25 +254,28 @@ class ClientStack:
         if self.descent.rule.optimizer == "adam":
             self.descent.factors = self._adam_factors[step]
 
-    def result(self, loss_sums: Tensor, squares: Tensor | None) -> StackResult:
+    def result(self, loss_sums: Tensor, squared_losses: Tensor | None) -> StackResult:
         """Return what the training gave, from the sums of the batch losses (k,) and mean squared losses (k, steps)."""
         job = self.job
         steps = torch.tensor([plan.steps for plan in job.plans], dtype=torch.float32, device=job.device)
         steps_or_one = steps.clamp_min(1)
+        states = None
+        if job.states is not None:
+            states = self._packed_states(steps)
         return StackResult(
             updates=self._updates(),
             losses=loss_sums / steps_or_one,
             dispersion=self._dispersion(steps_or_one),
-            squares=squares,
-            states=self._remembered(steps) if job.states is not None else None,
+            squared_losses=squared_losses,
+            states=states,
         )
 
-    def _remembered(self, steps: Tensor) -> Tensor:
+    def _packed_states(self, steps: Tensor) -> Tensor:
         """Return what the optimiser remembers (k, S) after so many steps (k,) of each client."""
         adam_steps = None
         if self.descent.rule.optimizer == "adam":
             adam_steps = steps + torch.tensor(self.earlier_steps, dtype=torch.float32, device=steps.device)
-        return optimiser.pack([slot.moments for slot in self.slots], adam_steps)
+        return optimiser.pack_states([slot.moments for slot in self.slots], adam_steps)
 
     def _updates(self) -> Tensor:
         """Return what each client changed (k, P); buffers stay as they are."""
@@ -283,9 +292,9 @@ class ClientStack:
 
     def _dispersion(self, steps: Tensor) -> Tensor | None:
         """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,), 0 for a single step; None where it is not measured."""
-        if self.descent.squares is None:
+        if self.descent.squared_gradients is None:
             return None
-        totals = [slot.total for slot in self.slots if slot.total is not None]
-        square_of_sum = sum(as_rows(total).square().sum(1) for total in totals)
-        excess = (self.descent.squares - square_of_sum / steps).clamp_min(0)
+        gradient_sums = [slot.gradient_sum for slot in self.slots if slot.gradient_sum is not None]
+        square_of_sum = sum(as_rows(gradient_sum).square().sum(1) for gradient_sum in gradient_sums)
+        excess = (self.descent.squared_gradients - square_of_sum / steps).clamp_min(0)
         return (excess / (steps - 1).clamp_min(1)).sqrt()

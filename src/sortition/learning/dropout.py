@@ -15,39 +15,39 @@ from torch import nn
 from sortition.core.streams import stream
 
 
-def words(units: int) -> int:
-    """Return how many words are drawn for so many units: whole 64-bit draws."""
+def n_words_for(units: int) -> int:
+    """Return how many words are words_by_step for so many units: whole 64-bit draws."""
     return -(-units // 4) * 4
 
 
-def source(seed: int, purpose: str, t: int, client: int) -> np.random.BitGenerator:
+def word_source(seed: int, purpose: str, t: int, client: int) -> np.random.BitGenerator:
     """Return the generator of the words of one client's round."""
     return stream(seed, f"{purpose}-dropout", t, client).bit_generator
 
 
-def draw(source: np.random.BitGenerator, count: int) -> npt.NDArray[np.int16]:
+def draw_words(source: np.random.BitGenerator, count: int) -> npt.NDArray[np.int16]:
     """Draw ``count`` words (a multiple of 4), uniform over all int16."""
     return source.random_raw(count // 4).view(np.int16)
 
 
-def step_words(
+def draw_step_words(
     source: np.random.BitGenerator, *, steps: int, rows: int, widths: Sequence[int]
 ) -> list[npt.NDArray[np.int16]]:
     """Draw the words of some steps of one client, (steps, rows, width) for each dropout layer.
 
-    They are drawn step by step and layer by layer, for a full batch in every step.
+    They are words_by_step step by step and layer by layer, for a full batch in every step.
     """
-    spans = [words(rows * width) for width in widths]
-    drawn = draw(source, steps * sum(spans)).reshape(steps, sum(spans))
+    spans = [n_words_for(rows * width) for width in widths]
+    words_by_step = draw_words(source, steps * sum(spans)).reshape(steps, sum(spans))
     tables = []
     start = 0
     for width, span in zip(widths, spans, strict=True):
-        tables.append(drawn[:, start : start + rows * width].reshape(steps, rows, width))
+        tables.append(words_by_step[:, start : start + rows * width].reshape(steps, rows, width))
         start += span
     return tables
 
 
-def threshold(rate: float) -> int:
+def keep_threshold(rate: float) -> int:
     """Return the least word whose unit is kept, such that P(dropped) = rate."""
     return min(round(rate * 65536) - 32768, 32767)
 
@@ -55,7 +55,7 @@ def threshold(rate: float) -> int:
 def keep_mask(words: torch.Tensor, rate: float) -> torch.Tensor:
     """Return the mask of kept units, scaled by 1 / (1 − rate) so that the expectation stays (float32)."""
     scale = 1 / (1 - rate) if rate < 1 else 0.0
-    return (words >= threshold(rate)).float().mul_(scale)
+    return (words >= keep_threshold(rate)).float().mul_(scale)
 
 
 class KeyedDropout(nn.Module):
@@ -84,7 +84,7 @@ class KeyedDropout(nn.Module):
         if self.source is None:
             return x
         units = max(self.rows, len(x)) * x[0].numel()
-        unit_words = draw(self.source, words(units))[: x.numel()]
+        unit_words = draw_words(self.source, n_words_for(units))[: x.numel()]
         mask = keep_mask(torch.from_numpy(unit_words).view(x.shape).to(x.device), self.rate)
         return x * mask
 

@@ -60,20 +60,20 @@ class Work:
     weights: int
 
     def is_small(self, rule: LocalRule) -> bool:
-        """Whether model and step are so small that on a CPU most of a client's time is calls of PyTorch."""
+        """Tell whether model and step are so small that on a CPU most of a client's time is calls of PyTorch."""
         if rule.batch is None or self.weights > MAPPED_WEIGHTS:
             return False
         limit = CONVOLUTION_WORK if self.has_convolutions else PRODUCT_WORK
         return self.multiplications * rule.batch <= limit
 
 
-def work_of(model: nn.Module, examples: AnyExamples, device: torch.device) -> Work:
+def measure_work(model: nn.Module, examples: AnyExamples, device: torch.device) -> Work:
     """Return what one example costs; a model that cannot be called so counts as no work, and the trial says why."""
     weights = sum(parameter.numel() for parameter in model.parameters())
     x = examples.take(torch.zeros(1, dtype=torch.int64, device=device))
     counter = FlopCounterMode(display=False)
     try:
-        with _undisturbed(model), counter:
+        with _trial_pass(model), counter:
             outputs_of(model, x)
     except Exception:  # a user's module can raise anything
         return Work(multiplications=0, has_convolutions=False, weights=weights)
@@ -121,7 +121,7 @@ class EngineChoice:
             raise bad("engine", "'auto' or 'sequential' for a model that cannot be vmapped", "vmapped", hint)
         return "sequential"
 
-    def note(self, rule: LocalRule, n_clients: int | None = None) -> str:
+    def sequential_note(self, rule: LocalRule, n_clients: int | None = None) -> str:
         """Say why clients train one after the other although their steps are small; empty where nothing is to say."""
         is_chosen = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule, n_clients)
         if not (is_chosen and self.vmap_fault):
@@ -129,7 +129,7 @@ class EngineChoice:
         return f"Clients train one after the other, since {self.vmap_fault}."
 
     def _prefers_vmapped(self, rule: LocalRule, n_clients: int | None) -> bool:
-        """Whether the rule would have clients vmapped: always on an accelerator, on a CPU where steps are small."""
+        """Tell whether clients should be vmapped: always on an accelerator, and on a CPU where steps are small."""
         is_cpu = self.device.type in ("cpu", "meta")
         least_clients = LEAST_CLIENTS if is_cpu else 2
         if n_clients is not None and n_clients < least_clients:
@@ -142,12 +142,12 @@ class EngineChoice:
 
     @cached_property
     def work(self) -> Work:
-        """What one example costs."""
-        return work_of(self.trainer.model, self.trainer.examples, self.device)
+        """Return what one example costs."""
+        return measure_work(self.trainer.model, self.trainer.examples, self.device)
 
     @cached_property
     def vmap_fault(self) -> str:
-        """Why the model cannot be vmapped; empty where it can."""
+        """Say why the model cannot be vmapped; empty where it can."""
         if self._fault_without_trial:
             return self._fault_without_trial
         self.mapped.maps_single_clients = not self.work.has_convolutions
@@ -157,17 +157,17 @@ class EngineChoice:
 
     @cached_property
     def _fault_without_trial(self) -> str:
-        """Why the model or its loss cannot be vmapped, as far as that is seen without a trial."""
+        """Say why the model or its loss cannot be vmapped, as far as that is seen without a trial."""
         objective = self.trainer.objective
         if objective is not None and not objective.is_weighable:
-            if objective.is_models_own:
+            if objective.is_computed_by_model:
                 return "the model computes its own loss, which cannot be mapped over clients"
             return f"the loss {objective.loss_name!r} is a function, and only losses by name are mapped over clients"
         return layer_fault(self.trainer.model)
 
 
 @contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[None]:
+def _trial_pass(model: nn.Module) -> Iterator[None]:
     """Call a model as in training, without gradients, and leave torch's random generator as it was."""
     model.train()
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -207,7 +207,7 @@ def trial_fault(trainer: SequentialTrainer, mapped: MappedModel, start: Tensor, 
         state_fault = _state_fault(trainer.model, examples, index_on_device)
         if state_fault:
             return state_fault
-        with _undisturbed(trainer.model):
+        with _trial_pass(trainer.model):
             mapped.find_masks(examples.take(index_on_device), TRIED_ROWS)
         with _without_fallback():
             if mapped.precision != "float32":
@@ -251,7 +251,7 @@ def _state_fault(model: nn.Module, examples: AnyExamples, index: Tensor) -> str:
     twin = copy.deepcopy(model)
     named_tensors = [*twin.named_parameters(), *twin.named_buffers()]
     versions = {name: (id(tensor), tensor._version) for name, tensor in named_tensors}
-    with _undisturbed(twin):
+    with _trial_pass(twin):
         outputs_of(twin, examples.take(index))
     for name, tensor in [*twin.named_parameters(), *twin.named_buffers()]:
         if versions.get(name) != (id(tensor), tensor._version):
@@ -276,25 +276,27 @@ def _step_fault(
             plans=plans[-n_clients:],
             rule=rule,
             lr=rule.lr,
-            sources=_trial_sources()[-n_clients:],
+            dropout_sources=_trial_sources()[-n_clients:],
         )
         result = train_mapped_stack(mapped, job)
         updates += [*result.updates]
     expected_updates = []
     for plan, source in zip(plans, _trial_sources(), strict=True):
-        final, _, _ = trainer.train(start, plan, rule=rule, lr=rule.lr, dropout_source=source, dispersion=False)
-        expected_updates.append(final - start)
+        local_params, _, _ = trainer.train(
+            start, plan, rule=rule, lr=rule.lr, dropout_source=source, measures_dispersion=False
+        )
+        expected_updates.append(local_params - start)
     expected_updates.insert(0, expected_updates[-1])
-    if compare and not all(map(_agree, updates, expected_updates)):
+    if compare and not all(map(_are_close, updates, expected_updates)):
         return "its clients get other gradients together than alone, as where rows of a batch depend on one another"
     return ""
 
 
 def _trial_sources() -> list[np.random.BitGenerator]:
-    return [dropout.source(0, "trial", 0, client) for client in range(2)]
+    return [dropout.word_source(0, "trial", 0, client) for client in range(2)]
 
 
-def _agree(update: Tensor, expected: Tensor) -> bool:
-    """Whether two gradients are the same up to rounding, in proportion to their largest number."""
+def _are_close(update: Tensor, expected: Tensor) -> bool:
+    """Tell whether two gradients are the same up to rounding, in proportion to their largest number."""
     scale = float(expected.abs().max())
     return bool((update - expected).abs().max() <= TOLERANCE * scale + 1e-7)

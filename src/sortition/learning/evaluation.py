@@ -21,12 +21,12 @@ from sortition.learning.stacked import BACKWARD, stackable_layers
 from sortition.learning.vector import Vector
 
 CHUNK = 1024  # examples of one pass at most
-NUMBERS = 1 << 18  # of a forward pass on a CPU, so that its examples and what layers make of them stay in the cache
+CACHED_NUMBERS = 1 << 18  # of one pass's examples on a CPU: they and the layers' outputs stay in the cache
 Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedExamples:
     """What a model makes of some examples, on the CPU.
 
     Attributes:
@@ -63,12 +63,12 @@ class Passes:
 
     @property
     def _loss_reads_outputs(self) -> bool:
-        """Whether losses are computed from the outputs, not by the model itself."""
-        return self.objective is None or not self.objective.is_models_own
+        """Tell whether losses are computed from the outputs, not by the model itself."""
+        return self.objective is None or not self.objective.is_computed_by_model
 
     @property
     def is_by_label(self) -> bool:
-        """Whether the loss is the cross-entropy of one label an example."""
+        """Tell whether the loss is the cross-entropy of one label an example."""
         return self.objective is None or self.objective.is_by_label(self.labels)
 
     def _load(self, params: Vector) -> torch.device:
@@ -78,7 +78,7 @@ class Passes:
         self.model.eval()
         return device
 
-    def _forward(self, params: Vector) -> Callable[[ModelInputs], Tensor]:
+    def _forward_function(self, params: Vector) -> Callable[[ModelInputs], Tensor]:
         """Return the model with these parameters as a function.
 
         Linear layers are called without their modules, which would cost more than the products.
@@ -106,15 +106,15 @@ class Passes:
         return logits
 
     @property
-    def _rows(self) -> int:
-        """How many examples pass at once: at least 128, which is enough for full speed of a CPU."""
+    def _rows_per_pass(self) -> int:
+        """Return how many examples pass at once: at least 128, which is enough for full speed of a CPU."""
         if self.labels.device.type != "cpu":
             return CHUNK
-        rows_in_cache = NUMBERS // max(self.examples.numbers, 1)
+        rows_in_cache = CACHED_NUMBERS // max(self.examples.numbers, 1)
         return min(CHUNK, max(128, rows_in_cache // 64 * 64))
 
     @torch.inference_mode()
-    def losses(
+    def losses_and_hits(
         self, params: Vector, index: Index | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Return the losses and whether predictions are right, of the examples ``index`` (n,) or of all in order.
@@ -122,19 +122,20 @@ class Passes:
         Nothing is right where the targets are no labels.
         """
         if not self.is_by_label:
-            judged = self.judged(params, index)
+            judged = self.judge(params, index)
             return judged.losses, _hits(judged.outputs, judged.targets)
-        forward = self._forward(params)
+        forward = self._forward_function(params)
         device = self.labels.device
         selected = None
-        n = len(self.labels)
+        targets = self.labels
         if index is not None:
             selected = torch.as_tensor(index, device=device)
-            n = len(index)
+            targets = targets[selected]
+        n = len(targets)
         losses = torch.empty(n, device=device)
         hits = torch.empty(n, dtype=torch.bool, device=device)
-        for part, x in self.examples.parts(self._rows, selected):
-            labels = self.labels[part if selected is None else selected[part]]
+        for part, x in self.examples.parts(self._rows_per_pass, selected):
+            labels = targets[part]
             logits = forward(x)
             by_class = logits.t().contiguous()[None]  # log-softmax over a short last axis is five times slower
             losses[part] = nn.functional.cross_entropy(by_class, labels[None], reduction="none")[0]
@@ -143,13 +144,13 @@ class Passes:
         return loss_array, hit_array.astype(bool, copy=False)
 
     @torch.inference_mode()
-    def judged(self, params: Vector, index: Index | None = None) -> Judged:
+    def judge(self, params: Vector, index: Index | None = None) -> JudgedExamples:
         """Return losses, outputs and targets of the examples ``index`` (n,), or of all in order."""
         if self.objective is None:
             raise bad("Passes.objective", "given where outputs are judged", None)
         objective = self.objective
         device = self._load(params)
-        forward = self._forward(params)
+        forward = self._forward_function(params)
         selected = None
         targets = self.labels
         if index is not None:
@@ -157,21 +158,21 @@ class Passes:
             targets = targets[selected]
         losses = []
         outputs = []
-        for part, x in self.examples.parts(self._rows, selected):
+        for part, x in self.examples.parts(self._rows_per_pass, selected):
             if self._loss_reads_outputs:
                 part_outputs = forward(x)
                 part_losses = objective.example_losses(part_outputs, targets[part])
             else:
-                part_losses, part_outputs = objective.losses(self.model, x, targets[part])
+                part_losses, part_outputs = objective.losses_and_outputs(self.model, x, targets[part])
             losses.append(part_losses)
             outputs.append(part_outputs)
-        return Judged(to_host(torch.cat(losses)), torch.cat(outputs).cpu(), targets.cpu())
+        return JudgedExamples(to_host(torch.cat(losses)), torch.cat(outputs).cpu(), targets.cpu())
 
     @torch.inference_mode()
     def first_outputs(self, params: Vector, count: int) -> Tensor:
         """Return what the model gives for the first ``count`` examples, whatever type a user's model makes it."""
         x = self.examples.take(torch.arange(count, device=self.labels.device))
-        return self._forward(params)(x)
+        return self._forward_function(params)(x)
 
     @torch.inference_mode()
     def outputs(self, params: Vector, inputs: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
@@ -201,7 +202,7 @@ class Passes:
         labels = self.labels[index]
         if self.objective is None or self.is_by_label:
             return nn.functional.cross_entropy(outputs_of(self.model, x), labels, reduction="sum")
-        loss, _ = self.objective.batch(self.model, x, labels)
+        loss, _ = self.objective.batch_loss(self.model, x, labels)
         return loss * len(labels)
 
     def gradients(self, params: Vector, parts: Sequence[Index]) -> Vector:
@@ -229,8 +230,10 @@ class Passes:
             x = self._flat_examples(selected)
             factors = gradient_factors(layers, parameters, x, self.labels[selected])
             sizes = [end - start for _, start, end in pieces]
-            for parameter, (left, right) in enumerate(factors):
-                for (k, _, _), g, h in zip(pieces, left.split(sizes), right.split(sizes), strict=True):
+            for parameter, (output_gradients, layer_inputs) in enumerate(factors):
+                gradients_by_piece = output_gradients.split(sizes)
+                inputs_by_piece = layer_inputs.split(sizes)
+                for (k, _, _), g, h in zip(pieces, gradients_by_piece, inputs_by_piece, strict=True):
                     target = sums[k][parameter]
                     target.view(len(target), -1).addmm_(g.t(), h)
         counts = torch.tensor([[max(len(part), 1)] for part in parts], device=device)
@@ -273,7 +276,7 @@ def gradient_factors(
     the sum of their losses.
 
     Args:
-        layers: linear ones, activations and dropout, which is off.
+        layers: linear unit_factor, activations and dropout, which is off.
         parameters: of the linear layers.
         x: examples (B, d).
         y: labels (B,).
@@ -292,14 +295,14 @@ def gradient_factors(
             passed.append((layer, activations, None))
     g = torch.softmax(activations, 1)
     g[torch.arange(len(y), device=y.device), y] -= 1
-    ones = x.new_ones(len(x), 1)
+    unit_factor = x.new_ones(len(x), 1)
     factors = list[tuple[Tensor, Tensor]]()
     for layer, saved, weight in reversed(passed):
         if weight is None:
             g = BACKWARD[type(layer)](g, saved)
             continue
         if layer.bias is not None:
-            factors.append((g, ones))
+            factors.append((g, unit_factor))
         factors.append((g, saved))
         if saved is not x:
             g = g @ weight

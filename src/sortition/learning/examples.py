@@ -26,10 +26,10 @@ class Examples:
     """
 
     def __init__(self, x: Tensor, *, channels_last: bool = True, scale: float | None = None) -> None:
-        self.image = x.ndim == 4 and channels_last
+        self.is_image = x.ndim == 4 and channels_last
         self.shape = tuple(x.shape[1:])
         self.rows = x
-        if self.image:
+        if self.is_image:
             self.rows = x.permute(0, 2, 3, 1).contiguous()
         self.scale = scale
         self.source: Hashable = id(self)  # the same for examples that were made of the same array
@@ -38,36 +38,40 @@ class Examples:
 
     @property
     def numbers(self) -> int:
-        """The numbers of one example."""
+        """Return how many numbers an example has."""
         return prod(self.shape)
 
     @property
     def is_whole(self) -> bool:
-        """Whether models get whole numbers."""
+        """Tell whether models get whole numbers."""
         return self.rows.dtype == torch.int64
 
     @property
-    def described(self) -> str:
-        """Type and shape of one example as models get it."""
-        dtype = torch.float32 if self.scale is not None else self.rows.dtype
+    def description(self) -> str:
+        """Describe type and shape of one example as models get it."""
+        dtype = self.rows.dtype
+        if self.scale is not None:
+            dtype = torch.float32
         return f"{str(dtype).removeprefix('torch.')} of shape {self.shape}"
 
     def take(self, index: Tensor) -> Tensor:
         """Return the examples (B, …) of an index array (B,), images as (B, channels, height, width)."""
         return self._as_model_input(self._scaled(self.rows.index_select(0, index)))
 
-    def parts(self, most: int, index: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
+    def parts(self, rows_per_part: int, index: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
         """Yield all examples, or those of an index array, in parts: where each stands, and what :meth:`take` gives.
 
-        A part has at most ``most`` examples and is valid until the next is taken: all lie in the same memory, since
-        new memory for each costs as much as the product that reads it.
+        A part has at most ``rows_per_part`` examples and is valid until the next is taken: all lie in the same memory,
+        since new memory for each costs as much as the product that reads it.
         """
-        n = len(self.rows) if index is None else len(index)
-        spans = [slice(start, min(start + most, n)) for start in range(0, n, most)]
+        n = len(self.rows)
+        if index is not None:
+            n = len(index)
+        spans = [slice(start, min(start + rows_per_part, n)) for start in range(0, n, rows_per_part)]
         if index is not None:
             blocks = self.batches([index[span] for span in spans])
         else:
-            blocks = map(self._scaler(min(most, n)), (self.rows[span] for span in spans))
+            blocks = map(self._scaler(min(rows_per_part, n)), (self.rows[span] for span in spans))
         yield from zip(spans, map(self._as_model_input, blocks), strict=True)
 
     def batches(self, indices: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -81,12 +85,12 @@ class Examples:
         for index in indices:
             yield scaled(torch.index_select(self.rows, 0, index, out=first_rows(buffer, len(index))))
 
-    def _scaler(self, most: int) -> Callable[[Tensor], Tensor]:
+    def _scaler(self, rows_per_part: int) -> Callable[[Tensor], Tensor]:
         """Return a function that makes floats of at most so many rows, in the same memory each time."""
         if self.scale is None:
             return lambda rows: rows
         scale = self.scale
-        floats = self.rows.new_empty(most, *self.rows.shape[1:], dtype=torch.float32)
+        floats = self.rows.new_empty(rows_per_part, *self.rows.shape[1:], dtype=torch.float32)
         return lambda rows: first_rows(floats, len(rows)).copy_(rows).mul_(scale)
 
     def _scaled(self, rows: Tensor) -> Tensor:
@@ -95,7 +99,7 @@ class Examples:
         return rows.float().mul_(self.scale)
 
     def _as_model_input(self, rows: Tensor) -> Tensor:
-        if self.image:
+        if self.is_image:
             return rows.permute(0, 3, 1, 2)
         return rows
 
@@ -109,32 +113,32 @@ class SeveralExamples:
         self.source: Hashable = tuple(part.source for part in self._parts.values())
 
     @property
-    def image(self) -> bool:
-        """Whether one of the arrays has images that lie channels-last."""
-        return any(part.image for part in self._parts.values())
+    def is_image(self) -> bool:
+        """Tell whether one of the arrays has images that lie channels-last."""
+        return any(part.is_image for part in self._parts.values())
 
     @property
     def numbers(self) -> int:
-        """The numbers of one example."""
+        """Return how many numbers an example has."""
         return sum(part.numbers for part in self._parts.values())
 
     @property
     def is_whole(self) -> bool:
-        """Whether models get whole numbers in one of the arrays."""
+        """Tell whether models get whole numbers in one of the arrays."""
         return any(part.is_whole for part in self._parts.values())
 
     @property
-    def described(self) -> str:
-        """Type and shape of one example as models get it."""
-        return "; ".join(f"{name}: {part.described}" for name, part in self._parts.items())
+    def description(self) -> str:
+        """Describe type and shape of one example as models get it."""
+        return "; ".join(f"{name}: {part.description}" for name, part in self._parts.items())
 
     def take(self, index: Tensor) -> ModelInputs:
         """Return the examples of an index array (B,)."""
         return self._assembled([part.take(index) for part in self._parts.values()])
 
-    def parts(self, most: int, index: Tensor | None = None) -> Iterator[tuple[slice, ModelInputs]]:
-        """Yield all examples, or those of an index array, in parts of at most ``most``."""
-        streams = [part.parts(most, index) for part in self._parts.values()]
+    def parts(self, rows_per_part: int, index: Tensor | None = None) -> Iterator[tuple[slice, ModelInputs]]:
+        """Yield all examples, or those of an index array, in parts of at most ``rows_per_part``."""
+        streams = [part.parts(rows_per_part, index) for part in self._parts.values()]
         for pieces in zip(*streams, strict=True):
             span = pieces[0][0]
             yield span, self._assembled([tensors for _, tensors in pieces])

@@ -51,12 +51,12 @@ def learner_for(
     make = partial(Learner, model, x, y, rule, **options)
     learner = make()
     fault = first_fault = _model_fault(learner, classes)
-    if fault and learner.examples.image:
+    if fault and learner.examples.is_image:
         learner = make(channels_last=False)
         fault = first_fault = _model_fault(learner, classes)
     first_tried = learner  # the error says what was given when its fault arose
     if fault and learner.examples.is_whole:
-        learner = make(channels_last=learner.channels_last, whole=False)
+        learner = make(channels_last=learner.channels_last, takes_whole_numbers=False)
         fault = _model_fault(learner, classes)
     if fault:
         raise _misfit(first_tried, classes, first_fault)
@@ -67,14 +67,14 @@ def learner_for(
 
 def _misfit(learner: Learner, classes: int, fault: str) -> InputError:
     """Make the error for a model that does not fit the examples."""
-    each = f"for each example, {learner.examples.described}"
+    per_example = f"for each example, {learner.examples.description}"
     if learner.passes.is_by_label:
         hint = f"Labels are 0 … {classes - 1}; each is the number of a logit."
         if isinstance(learner.examples, Examples) and are_channels_doubtful(learner.examples.shape):
             hint = f"Are its channels where they belong? {ORDER_OF_CHANNELS[0].upper()}{ORDER_OF_CHANNELS[1:]}."
-        return bad("model", f"a module that gives {classes} logits {each}", fault, hint)
+        return bad("model", f"a module that gives {classes} logits {per_example}", fault, hint)
     targets = f"{_dtype(learner.y)} of shape {tuple(learner.y.shape[1:])}"
-    return bad("model", f"a module that gives a tensor {each}", fault, f"Its targets are {targets}.")
+    return bad("model", f"a module that gives a tensor {per_example}", fault, f"Its targets are {targets}.")
 
 
 def _model_fault(learner: Learner, classes: int) -> str:
@@ -97,7 +97,7 @@ def _model_fault(learner: Learner, classes: int) -> str:
 
 
 def _are_probabilities(outputs: torch.Tensor) -> bool:
-    """Whether outputs of several classes went through a softmax already."""
+    """Tell whether outputs of several classes went through a softmax already."""
     if outputs.size(1) <= 1 or not bool((outputs >= 0).all()):
         return False
     sums = outputs.sum(dim=1)
@@ -117,9 +117,9 @@ def check_objective(learner: Learner, objective: Objective) -> None:
     targets = learner.y[index]
     if not learner.passes.is_by_label:
         outputs = _check_loss(objective, model, x, targets, learner)
-        objective.settle(outputs, targets)
+        objective.try_vmap(outputs, targets)
     else:
-        outputs = learner.passes.judged(learner.initial, index.cpu().numpy()).outputs
+        outputs = learner.passes.judge(learner.initial, index.cpu().numpy()).outputs
     if not objective.judges_by_loss:
         _check_metric(objective, outputs.detach().cpu(), targets.cpu())
     if objective.rule.metric == "accuracy" and outputs.shape == targets.shape:
@@ -129,12 +129,12 @@ def check_objective(learner: Learner, objective: Objective) -> None:
 def _check_loss(objective: Objective, model: nn.Module, x: ModelInputs, targets: Tensor, learner: Learner) -> Tensor:
     """Return the outputs of a few examples, after a trial of the loss on them."""
     rule = "a function (outputs, targets) that returns one number, differentiable, finite and ≥ 0"
-    if objective.is_models_own:
+    if objective.is_computed_by_model:
         rule = "of a model that takes labels=… and returns an object with .loss and .logits"
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="Using a target size")
-            loss, outputs = objective.batch(model, x, targets)
+            loss, outputs = objective.batch_loss(model, x, targets)
             fault = _loss_fault(loss, model)
             if not fault and objective.has_own_loss:
                 fault = _broadcast_fault(objective, loss, outputs, targets)
@@ -151,7 +151,7 @@ def _what_a_loss_gets(learner: Learner) -> str:
         outputs = learner.passes.first_outputs(learner.initial, min(TRIED, len(learner.y)))
     except Exception:  # then it is the model that failed
         outputs = None
-    words = [f"The model gets {learner.examples.described}"]
+    words = [f"The model gets {learner.examples.description}"]
     n_examples = min(TRIED, len(learner.y))
     if isinstance(outputs, Tensor):
         words.append(f"gives {_dtype(outputs)} of shape {tuple(outputs.shape)} for {n_examples} examples")
@@ -225,7 +225,7 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def trains_on_one(learner: Learner) -> bool:
-    """Whether the model can train on a batch of one example, of which some normalisations have no variance."""
+    """Tell whether the model can train on a batch of one example, of which some normalisations have no variance."""
     model = copy.deepcopy(learner.model).train()
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():

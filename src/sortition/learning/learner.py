@@ -18,7 +18,7 @@ from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.streams import seed_sequence
 from sortition.learning import dropout, engines, optimiser, stacked, vector, vmapped
-from sortition.learning.batches import BatchPlan, batch_plans
+from sortition.learning.batches import BatchPlan, draw_batch_plans
 from sortition.learning.client_stack import StackJob, StackResult
 from sortition.learning.evaluation import Passes
 from sortition.learning.examples import AnyExamples, Examples, SeveralExamples
@@ -35,7 +35,7 @@ STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in sev
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedCohort:
     """What the local training of a cohort of k clients gave, one row per client.
 
     Attributes:
@@ -95,7 +95,7 @@ class DrawnCohort:
         dropout_sources: where each client's dropout words come from; None without dropout.
         layer_seeds: a seed of each client for random layers other than dropout; empty where clients train together.
         batches_per_epoch: of each client.
-        trained: what the training fills.
+        trained: the arrays of the results, which the training fills.
     """
 
     learner: Learner
@@ -107,60 +107,60 @@ class DrawnCohort:
     dropout_sources: Sequence[np.random.BitGenerator] | None
     layer_seeds: Sequence[int]
     batches_per_epoch: Sequence[int]
-    trained: Trained
+    trained: TrainedCohort
 
     @property
     def measures_dispersion(self) -> bool:
-        """Whether the spread of the stochastic gradients is measured."""
+        """Tell whether the spread of the stochastic gradients is measured."""
         return self.trained.dispersion is not None
 
     @property
-    def measures_squares(self) -> bool:
-        """Whether the squares of the losses of single examples are measured."""
+    def measures_squared_losses(self) -> bool:
+        """Tell whether the squares of the losses of single examples are measured."""
         return self.trained.rms_losses is not None
 
-    def states_of(self, clients: Sequence[int]) -> Tensor | None:
-        """Return what the optimiser remembers of some clients before they train; None where it starts anew."""
+    def states_of(self, positions: Sequence[int]) -> Tensor | None:
+        """Return what the optimiser remembers of the clients at these positions; None where it starts anew."""
         states = self.trained.states
         if states is None:
             return None
-        return torch.as_tensor(states[clients], device=self.start.device)
+        return torch.as_tensor(states[positions], device=self.start.device)
 
     def store(self, results: Iterable[tuple[Sequence[int], StackResult]]) -> None:
-        """Store what the training of some clients at a time gave.
+        """Store the results of clients, which are given by their positions in the cohort, some at a time.
 
         Updates stay where they are; what was measured beside them comes to the host together.
         """
-        trained_parts = []
-        for clients, result in results:
-            self._store_updates(clients, result.updates)
-            trained_parts.append((clients, result.measured))
-        arrays = iter(to_host_together([tensor for _, measured in trained_parts for tensor in measured.values()]))
-        for clients, measured in trained_parts:
-            self._store_measured(clients, {name: next(arrays) for name in measured})
+        measured_parts = []
+        for positions, result in results:
+            self._store_updates(positions, result.updates)
+            measured_parts.append((positions, result.measured))
+        arrays = iter(to_host_together([tensor for _, measured in measured_parts for tensor in measured.values()]))
+        for positions, measured in measured_parts:
+            self._store_measured(positions, {name: next(arrays) for name in measured})
 
-    def _store_updates(self, clients: Sequence[int], updates: Tensor) -> None:
+    def _store_updates(self, positions: Sequence[int], updates: Tensor) -> None:
         deltas: object = self.trained.deltas
         if isinstance(deltas, ResidentArray):
-            deltas.put(clients, updates)
+            deltas.write_rows(positions, updates)
         else:
-            self.trained.deltas[clients] = to_host(updates)
+            self.trained.deltas[positions] = to_host(updates)
 
-    def _store_measured(self, clients: Sequence[int], measured: Mapping[str, Array]) -> None:
+    def _store_measured(self, positions: Sequence[int], measured: Mapping[str, Array]) -> None:
         trained = self.trained
-        trained.losses[clients] = measured["losses"]
+        trained.losses[positions] = measured["losses"]
         if trained.dispersion is not None:
-            trained.dispersion[clients] = measured["dispersion"]
+            trained.dispersion[positions] = measured["dispersion"]
         if trained.states is not None:
-            trained.states[clients] = measured["states"]
-        for client, squares in zip(clients, measured.get("squares", ()), strict=False):
-            self.store_rms_losses(client, squares[: self.plans[client].steps])
+            trained.states[positions] = measured["states"]
+        for position, squared_losses in zip(positions, measured.get("squared_losses", ()), strict=False):
+            self._store_rms_losses(position, squared_losses[: self.plans[position].steps])
 
-    def store_rms_losses(self, client: int, squares: Vector) -> None:
+    def _store_rms_losses(self, position: int, squared_losses: Vector) -> None:
         """Store a client's root mean squares, from the mean squared loss of each of its batches (steps,)."""
         if self.trained.rms_losses is not None:
-            counts = self.plans[client].counts
-            self.trained.rms_losses[client] = rms_by_part(squares, counts, self.batches_per_epoch[client])
+            counts = self.plans[position].counts
+            self.trained.rms_losses[position] = rms_by_part(squared_losses, counts, self.batches_per_epoch[position])
 
 
 class Learner:
@@ -178,8 +178,8 @@ class Learner:
             them needs False.
         white: the value that stands for 1 in examples of bytes, which are kept so and scaled when they are used; 0 for
             examples that are not scaled.
-        whole: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise it gets
-            their values as float32.
+        takes_whole_numbers: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise
+            it gets their values as float32.
         objective: loss and metric of a task; None for cross-entropy on labels and accuracy.
         precision: of the passes of a training: ``float32``, or ``bf16`` where the engine is not the stacked one.
     """
@@ -195,7 +195,7 @@ class Learner:
         engine: str = "auto",
         channels_last: bool = True,
         white: int = 0,
-        whole: bool = True,
+        takes_whole_numbers: bool = True,
         objective: Objective | None = None,
         precision: str = "float32",
     ) -> None:
@@ -203,18 +203,18 @@ class Learner:
             raise unknown("engine", engine, engines.ENGINES)
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
-        self.device = _device(device)
+        self.device = _checked_device(device)
         self.engine = engine
         self.precision = precision
         self.rule = rule
         self.channels_last = channels_last
         self.white = white
-        self.whole = whole
+        self.takes_whole_numbers = takes_whole_numbers
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
         self.objective = objective
-        self.y = self._targets_on_device(y)
+        self.y = self._put_targets_on_device(y)
         self.layers = None
         is_by_label = objective is None or objective.is_by_label(self.y)
         if is_by_label and not isinstance(x, Inputs):
@@ -223,7 +223,7 @@ class Learner:
             self._check_stacked()
         self.is_stacked = engine in ("auto", "stacked") and self.layers is not None and precision == "float32"
         self.architecture = self._architecture()
-        self.examples = self._on_device(x)
+        self.examples = self._put_examples_on_device(x)
         training_objective = None if is_by_label else objective
         self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y, training_objective, precision)
         self.mapped = vmapped.MappedModel(
@@ -241,13 +241,13 @@ class Learner:
 
     def _check_stacked(self) -> None:
         """Refuse what the stacked engine cannot take."""
-        others = "'auto', 'vmapped' or 'sequential'"
+        other_engines = "'auto', 'vmapped' or 'sequential'"
         if self.layers is None and self.objective is not None and not self.objective.is_cross_entropy:
-            raise bad("engine", f"{others} for a loss other than cross-entropy", self.engine)
+            raise bad("engine", f"{other_engines} for a loss other than cross-entropy", self.engine)
         if self.layers is None:
-            raise bad("engine", f"{others} for a model that is no chain of linear layers", self.engine)
+            raise bad("engine", f"{other_engines} for a model that is no chain of linear layers", self.engine)
         if self.precision != "float32":
-            raise bad("engine", f"{others} for precision = {self.precision!r}", self.engine)
+            raise bad("engine", f"{other_engines} for precision = {self.precision!r}", self.engine)
 
     def _architecture(self) -> Hashable:
         """Return what models that compute the same function of parameters and examples have in common."""
@@ -256,71 +256,79 @@ class Learner:
         modules = [(name, type(module), _fixed_facts(module)) for name, module in self.model.named_modules()]
         return (tuple(modules), self.layout)
 
-    def _targets_on_device(self, y: npt.ArrayLike) -> Tensor:
+    def _put_targets_on_device(self, y: npt.ArrayLike) -> Tensor:
         """Put labels on the device as int64; real targets of another task as float32."""
         is_real = self.objective is not None and np.asarray(y).dtype.kind == "f"
-        return vector.tensor(y, np.float32 if is_real else np.int64, self.device)
+        if is_real:
+            return vector.put_on_device(y, np.float32, self.device)
+        return vector.put_on_device(y, np.int64, self.device)
 
-    def _on_device(self, x: npt.ArrayLike | Inputs) -> AnyExamples:
+    def _put_examples_on_device(self, x: npt.ArrayLike | Inputs) -> AnyExamples:
         """Put examples on the device in the type that the model takes."""
         if isinstance(x, Inputs):
-            parts = {name: self._array_on_device(array) for name, array in x.arrays.items()}
+            parts = {name: self._put_array_on_device(array) for name, array in x.arrays.items()}
             return SeveralExamples(parts, by_name=x.by_name)
-        return self._array_on_device(x)
+        return self._put_array_on_device(x)
 
-    def _array_on_device(self, x: npt.ArrayLike) -> Examples:
+    def _put_array_on_device(self, x: npt.ArrayLike) -> Examples:
         dtype = np.asarray(x).dtype
         scale = None
         if self.white and dtype == np.uint8:
             scale = 1 / self.white
-        keeps_type = scale is not None or (self.whole and dtype == np.int64)
-        data = vector.tensor(x, dtype.type if keeps_type else np.float32, self.device)
+        keeps_type = scale is not None or (self.takes_whole_numbers and dtype == np.int64)
+        data = vector.put_on_device(x, dtype.type if keeps_type else np.float32, self.device)
         if self.is_stacked:
             data = data.flatten(1)
         return Examples(data, channels_last=self.channels_last, scale=scale)
 
-    def over(self, x: npt.ArrayLike | Inputs, y: npt.ArrayLike) -> Passes:
+    def passes_over(self, x: npt.ArrayLike | Inputs, y: npt.ArrayLike) -> Passes:
         """Return passes of the same model over other examples, such as the test set."""
-        return Passes(self.model, self._on_device(x), self._targets_on_device(y), self.objective)
+        return Passes(self.model, self._put_examples_on_device(x), self._put_targets_on_device(y), self.objective)
 
     @property
     def task_rule(self) -> TaskRule | None:
-        """Loss and metric as the study says them; None for cross-entropy and accuracy."""
-        return None if self.objective is None else self.objective.rule
+        """Return loss and metric as the study says them; None for cross-entropy and accuracy."""
+        if self.objective is None:
+            return None
+        return self.objective.rule
 
     @property
     def has_dropout(self) -> bool:
-        """Whether the model has dropout."""
+        """Tell whether the model has dropout."""
         return bool(self._sequential_trainer.dropout_layers)
 
     # -- what a model costs -----------------------------------------------------------------------------------------
 
     @property
     def has_convolutions(self) -> bool:
-        """Whether the model's forward pass contains convolutions."""
+        """Tell whether the model's forward pass contains convolutions."""
         return self.engine_choice.work.has_convolutions
 
     @property
     def multiplications(self) -> int:
-        """Multiplications of an example's forward pass, which say how many cohorts of several runs share a stack."""
+        """Return the multiplications of an example's forward pass: they say how many runs' cohorts share a stack."""
         if self.is_stacked:
             return self.layout.size
         return max(self.engine_choice.work.multiplications, self.layout.size)
 
     @property
     def clients_per_stack(self) -> int:
-        """How many clients one stack holds at most."""
+        """Return how many clients one stack holds at most."""
         return max(1, STACK_BYTES // (4 * self.layout.size))
 
-    def train(self, params: Vector, members: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]) -> Trained:
-        """Train clients ``ids`` (k,), each on its examples ``members[i]``, from ``params`` (P,).
+    def train(
+        self, params: Vector, examples_by_client: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]
+    ) -> TrainedCohort:
+        """Train clients ``ids`` (k,), each on its examples ``examples_by_client[i]``, from ``params`` (P,).
 
         A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
         optimiser remembers, not on who trains beside it; the number of clients decides about last bits at most.
         """
-        return self.finish(self.cohort(params, members, ids, **options))
+        return self.train_cohort(self.draw_cohort(params, examples_by_client, ids, **options))
 
-    def cohort(self, params: Vector, members: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]) -> DrawnCohort:
+    def draw_cohort(
+        self, params: Vector, examples_by_client: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]
+    ) -> DrawnCohort:
         """Draw everything random that :meth:`train` needs, without training."""
         k = len(ids)
         seed = options["seed"]
@@ -328,15 +336,17 @@ class Learner:
         rule = options.get("rule", self.rule)
         purpose = options.get("purpose", "train")
         version = options.get("version")
+        if version is None:
+            version = t
         engine = self.engine_choice.engine_for(rule, k)
-        plans = batch_plans(members, ids, rule, seed, t, purpose)
+        plans = draw_batch_plans(examples_by_client, ids, rule, seed, t, purpose)
         dropout_sources = None
         if self.has_dropout:
-            dropout_sources = [dropout.source(seed, purpose, t, int(client)) for client in ids]
+            dropout_sources = [dropout.word_source(seed, purpose, t, int(client)) for client in ids]
         layer_seeds: list[int] = []
         if engine == "sequential":
             layer_seeds = [_layer_seed(seed, purpose, t, int(client)) for client in ids]
-        trained = Trained(
+        trained = TrainedCohort(
             deltas=empty_rows(k, self.layout.size, self.device),
             losses=np.empty(k, np.float32),
             steps=np.array([plan.steps for plan in plans], np.int64),
@@ -351,10 +361,10 @@ class Learner:
             start=to_device(params, self.device),
             plans=plans,
             rule=rule,
-            lr=rule.lr_at(t if version is None else version),
+            lr=rule.lr_at(version),
             dropout_sources=dropout_sources,
             layer_seeds=layer_seeds,
-            batches_per_epoch=[rule.per_epoch(len(client_examples)) for client_examples in members],
+            batches_per_epoch=[rule.batches_per_epoch(len(client_examples)) for client_examples in examples_by_client],
             trained=trained,
         )
 
@@ -366,31 +376,33 @@ class Learner:
             return np.array(states, np.float32)
         return np.zeros((k, optimiser.state_size(rule, self.layout.weights)), np.float32)
 
-    def finish(self, cohort: DrawnCohort) -> Trained:
+    def train_cohort(self, cohort: DrawnCohort) -> TrainedCohort:
         """Train a cohort by itself."""
-        cohort.store(self._results(cohort))
+        cohort.store(self._train_in_parts(cohort))
         return cohort.trained
 
-    def _results(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult]]:
-        """Train a cohort and yield what its clients got, on the device, some clients at a time."""
+    def _train_in_parts(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult]]:
+        """Train some clients of a cohort at a time, and yield their positions in it and their results on the device."""
         if cohort.engine == "sequential":
             yield from self._train_sequentially(cohort)
             return
         plans = cohort.plans
-        ranked = sorted(range(len(plans)), key=lambda i: -plans[i].steps)  # clients of like work share a stack
-        for start in range(0, len(ranked), self.clients_per_stack):
-            clients = ranked[start : start + self.clients_per_stack]
-            sources = None
+        positions_by_steps = sorted(
+            range(len(plans)), key=lambda i: -plans[i].steps
+        )  # clients of like work share a stack
+        for start in range(0, len(plans), self.clients_per_stack):
+            positions = positions_by_steps[start : start + self.clients_per_stack]
+            dropout_sources = None
             if cohort.dropout_sources:
-                sources = [cohort.dropout_sources[i] for i in clients]
+                dropout_sources = [cohort.dropout_sources[i] for i in positions]
             result = self.train_stack(
                 cohort,
-                starts=cohort.start.expand(len(clients), -1),
-                plans=[plans[i] for i in clients],
-                sources=sources,
-                states=cohort.states_of(clients),
+                starts=cohort.start.expand(len(positions), -1),
+                plans=[plans[i] for i in positions],
+                dropout_sources=dropout_sources,
+                states=cohort.states_of(positions),
             )
-            yield clients, result
+            yield positions, result
 
     def train_stack(
         self,
@@ -398,7 +410,7 @@ class Learner:
         *,
         starts: Tensor,
         plans: Sequence[BatchPlan],
-        sources: Sequence[np.random.BitGenerator] | None,
+        dropout_sources: Sequence[np.random.BitGenerator] | None,
         states: Tensor | None,
     ) -> StackResult:
         """Train clients in one stack, of a cohort or of several that have rule and engine in common with it.
@@ -407,7 +419,7 @@ class Learner:
             cohort: from which rule, engine and what is measured are taken.
             starts: (k, P) where each client begins.
             plans: one per client, those with most steps first.
-            sources: of dropout words, one per client; None without dropout.
+            dropout_sources: of dropout words, one per client; None without dropout.
             states: what the optimiser remembers of the clients (k, S); None where it starts anew.
         """
         job = StackJob(
@@ -418,9 +430,9 @@ class Learner:
             plans=plans,
             rule=cohort.rule,
             lr=cohort.lr,
-            sources=sources,
-            dispersion=cohort.measures_dispersion,
-            squares=cohort.measures_squares,
+            dropout_sources=dropout_sources,
+            measures_dispersion=cohort.measures_dispersion,
+            measures_squared_losses=cohort.measures_squared_losses,
             states=states,
         )
         if cohort.engine == "vmapped":
@@ -428,14 +440,18 @@ class Learner:
         return stacked.train_stack(self.layers or [], job)
 
     def _train_sequentially(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult]]:
+        """Train one client after the other, each as a stack of one."""
         forked_devices = []
         if self.device.type == "cuda":
             forked_devices.append(self.device)
         for i, plan in enumerate(cohort.plans):
             states = cohort.states_of([i])
-            squares = None
-            if cohort.measures_squares:
-                squares = torch.zeros(1, plan.steps, device=self.device)
+            state = None
+            if states is not None:
+                state = states[0]
+            squared_losses = None
+            if cohort.measures_squared_losses:
+                squared_losses = torch.zeros(plan.steps, device=self.device)
             dropout_source = None
             if cohort.dropout_sources:
                 dropout_source = cohort.dropout_sources[i]
@@ -447,18 +463,24 @@ class Learner:
                     rule=cohort.rule,
                     lr=cohort.lr,
                     dropout_source=dropout_source,
-                    dispersion=cohort.measures_dispersion,
-                    squares=None if squares is None else squares[0],
-                    state=None if states is None else states[0],
+                    measures_dispersion=cohort.measures_dispersion,
+                    squared_losses=squared_losses,
+                    state=state,
                 )
             result = StackResult(
                 updates=(final - cohort.start)[None],
                 losses=(loss / max(plan.steps, 1))[None],
                 dispersion=dispersion[None],
-                squares=squares,
+                squared_losses=_stack_of_one(squared_losses),
                 states=states,
             )
             yield [i], result
+
+
+def _stack_of_one(tensor: Tensor | None) -> Tensor | None:
+    if tensor is None:
+        return None
+    return tensor[None]
 
 
 def _fixed_facts(module: nn.Module) -> Hashable:
@@ -479,16 +501,16 @@ def _fingerprint(value: object) -> Hashable:
     return repr(value)
 
 
-def rms_by_part(squares: Vector, counts: npt.NDArray[np.int64], per_epoch: int) -> Vector:
+def rms_by_part(squared_losses: Vector, counts: npt.NDArray[np.int64], batches_per_epoch: int) -> Vector:
     """Return the root mean square of the losses of examples in the three ``PARTS`` of a training.
 
     Args:
-        squares: (steps,) mean squared losses of each batch.
+        squared_losses: (steps,) mean squared losses of each batch.
         counts: (steps,) examples of each batch.
-        per_epoch: batches of an epoch.
+        batches_per_epoch: batches of an epoch.
     """
-    sums = squares.astype(np.float64) * counts
-    parts = (slice(None), slice(0, per_epoch), slice(len(counts) - 1, None))
+    sums = squared_losses.astype(np.float64) * counts
+    parts = (slice(None), slice(0, batches_per_epoch), slice(len(counts) - 1, None))
     mean_squares = [sums[part].sum() / max(int(counts[part].sum()), 1) for part in parts]
     return np.sqrt(mean_squares).astype(np.float32)
 
@@ -497,16 +519,16 @@ def _layer_seed(seed: int, purpose: str, t: int, client: int) -> int:
     return int(seed_sequence(seed, f"{purpose}-layers", t, client).generate_state(1)[0])
 
 
-def _device(name: str) -> torch.device:
+def _checked_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise bad("device", f"one of {', '.join(_devices())}", name, _torch_build()) from error
+        raise bad("device", f"one of {', '.join(_usable_devices())}", name, _torch_build()) from error
     return device
 
 
-def _devices() -> list[str]:
+def _usable_devices() -> list[str]:
     """List the devices that torch can use on this machine."""
     devices = ["cpu"]
     if torch.cuda.is_available():

@@ -81,7 +81,7 @@ def build(name: str, inputs: Shapes, classes: int, *, seed: int = 0, **options: 
     or a dict of the shapes of several arrays) and ``classes`` (the number of outputs) where it has parameters of these
     names, and with the options.
     """
-    make = _maker(name)
+    make = _find_maker(name)
     if name in MODELS and isinstance(inputs, Mapping):
         hint = "Give a module of your own, whose forward takes them by position (tuple) or by name (dict)."
         raise bad(f"model {name!r}", "given one array of examples", f"several: {', '.join(inputs)}", hint)
@@ -91,20 +91,20 @@ def build(name: str, inputs: Shapes, classes: int, *, seed: int = 0, **options: 
     for key in options:
         if key not in option_names and not takes_any_option:
             raise unknown("key", f"model.{key}", option_names, name)
-    facts: dict[str, object] = {}
+    shape_arguments: dict[str, object] = {}
     if "inputs" in parameters:
-        facts["inputs"] = dict(inputs) if isinstance(inputs, Mapping) else tuple(inputs)
+        shape_arguments["inputs"] = dict(inputs) if isinstance(inputs, Mapping) else tuple(inputs)
     if "classes" in parameters:
-        facts["classes"] = classes
+        shape_arguments["classes"] = classes
     with torch.random.fork_rng(devices=[]):  # torch's initialisers know only its global generator
         torch.manual_seed(int(seed_sequence(seed, "model").generate_state(1)[0]))
-        model = make(**facts, **options)
+        model = make(**shape_arguments, **options)
     if not isinstance(model, nn.Module):
         raise bad(f"model {name!r}", "a torch.nn.Module", type(model).__name__)
     return model
 
 
-def _maker(name: str) -> Callable[..., nn.Module]:
+def _find_maker(name: str) -> Callable[..., nn.Module]:
     """Return the function or class that makes the model of this name."""
     if ":" in name:
         return import_named(name, "model.name")

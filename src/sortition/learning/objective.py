@@ -35,19 +35,19 @@ def call_model(model: nn.Module, x: ModelInputs) -> Any:
 def outputs_of(model: nn.Module, x: ModelInputs) -> Tensor:
     """Return what a model gives: a tensor, or the ``logits`` of an object or a dict that carries them."""
     outputs = call_model(model, x)
-    logits = _carried(outputs, "logits")
+    logits = _tensor_in(outputs, "logits")
     if logits is None:
         return cast(Tensor, outputs)
     return logits
 
 
-def _carried(outputs: object, name: str) -> Tensor | None:
+def _tensor_in(outputs: object, name: str) -> Tensor | None:
     """Return a tensor that the outputs of a model carry as an attribute or under a key; None where they do not."""
     if isinstance(outputs, Mapping) and name in outputs:
-        carried = outputs[name]
+        tensor = outputs[name]
     else:
-        carried = getattr(outputs, name, None)
-    return cast("Tensor | None", carried)
+        tensor = getattr(outputs, name, None)
+    return cast("Tensor | None", tensor)
 
 
 class Objective:
@@ -62,9 +62,9 @@ class Objective:
         self._own_loss: OnTensors | None = None
         self._own_metric: OnTensors | None = None
         if ":" in rule.loss:
-            self._own_loss = _function(rule.loss, "task.loss")
+            self._own_loss = _imported_function(rule.loss, "task.loss")
         if ":" in rule.metric:
-            self._own_metric = _function(rule.metric, "task.metric")
+            self._own_metric = _imported_function(rule.metric, "task.metric")
         self._uses_vmap = False
 
     @classmethod
@@ -76,93 +76,93 @@ class Objective:
 
     @property
     def is_cross_entropy(self) -> bool:
-        """Whether the loss is cross-entropy."""
+        """Tell whether the loss is cross-entropy."""
         return self._own_loss is None and self.rule.loss == CROSS_ENTROPY
 
     def is_by_label(self, targets: Tensor) -> bool:
-        """Whether the loss is the cross-entropy of one label an example."""
+        """Tell whether the loss is the cross-entropy of one label an example."""
         return self.is_cross_entropy and targets.ndim == 1
 
     @property
     def judges_by_loss(self) -> bool:
-        """Whether the metric is the loss itself."""
+        """Tell whether the metric is the loss itself."""
         return self.rule.metric == "loss"
 
     # -- losses ------------------------------------------------------------------------------------------------------
 
     @property
     def has_own_loss(self) -> bool:
-        """Whether the loss is a user's function."""
+        """Tell whether the loss is a user's function."""
         return self._own_loss is not None
 
     @property
     def loss_name(self) -> str:
-        """What messages call the loss: its name, or that of the user's function."""
+        """Return what messages call the loss: its name, or that of the user's function."""
         if self._own_loss is None:
             return self.rule.loss
         return str(getattr(self._own_loss, "__name__", type(self._own_loss).__name__))
 
     @property
-    def is_models_own(self) -> bool:
-        """Whether the model computes its loss itself."""
+    def is_computed_by_model(self) -> bool:
+        """Tell whether the model computes its loss itself."""
         return self._own_loss is None and self.rule.loss == MODELS_OWN
 
-    def batch(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def batch_loss(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss of a batch, with its gradient, and the outputs."""
-        if self.is_models_own:
-            return _models_own(model, x, targets)
+        if self.is_computed_by_model:
+            return _loss_by_model(model, x, targets)
         outputs = outputs_of(model, x)
         loss_of = self._own_loss or BATCH_LOSSES[self.rule.loss]
         return loss_of(outputs, targets), outputs
 
     @property
     def is_weighable(self) -> bool:
-        """Whether :meth:`weighted_batch` can compute the loss: a loss by name, which is a mean over examples."""
-        return self._own_loss is None and not self.is_models_own
+        """Tell whether :meth:`weighted_batch_loss` can compute the loss: it has a name, and is a mean over examples."""
+        return self._own_loss is None and not self.is_computed_by_model
 
-    def weighted_batch(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def weighted_batch_loss(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the mean loss of those rows of a batch whose weight (B,) is 1 / |rows|; that of the others is 0."""
         if self.is_cross_entropy:
             return _weighted_cross_entropy(outputs, targets, weights)
         return (self.example_losses(outputs, targets) * weights).sum()
 
-    def losses(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def losses_and_outputs(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each example (B,), and the model's outputs (B, …)."""
-        if not self.is_models_own:
+        if not self.is_computed_by_model:
             outputs = outputs_of(model, x)
             return self.example_losses(outputs, targets), outputs
         rows = [slice(row, row + 1) for row in range(len(targets))]
-        pairs = [_models_own(model, _rows(x, row), targets[row]) for row in rows]
+        pairs = [_loss_by_model(model, _some_rows(x, row), targets[row]) for row in rows]
         return torch.stack([loss for loss, _ in pairs]).float(), torch.cat([outputs for _, outputs in pairs])
 
     def example_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example (B,) from its outputs; a model's own loss is not one of these."""
         if self._own_loss is None:
-            if self.is_models_own:
+            if self.is_computed_by_model:
                 rule = "other than 'model' where a method asks for the losses of single examples while training"
                 raise bad("task.loss", rule, self.rule.loss)
             return EXAMPLE_LOSSES[self.rule.loss](outputs, targets)
         if self._uses_vmap:
-            return self._with_vmap(outputs, targets)
-        return self._one_by_one(outputs, targets)
+            return self._losses_with_vmap(outputs, targets)
+        return self._losses_one_by_one(outputs, targets)
 
-    def settle(self, outputs: Tensor, targets: Tensor) -> None:
+    def try_vmap(self, outputs: Tensor, targets: Tensor) -> None:
         """Find out, on a few examples, whether vmap can compute a user's loss for many examples at once."""
         if self._own_loss is None:
             return
-        one_by_one = self._one_by_one(outputs, targets)
+        one_by_one = self._losses_one_by_one(outputs, targets)
         try:
-            with_vmap = self._with_vmap(outputs, targets)
+            with_vmap = self._losses_with_vmap(outputs, targets)
         except Exception:  # a user's function may do what vmap cannot: branch on values, call numpy
             self._uses_vmap = False
             return
         self._uses_vmap = with_vmap.shape == one_by_one.shape and bool(torch.allclose(with_vmap, one_by_one))
 
-    def _one_by_one(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def _losses_one_by_one(self, outputs: Tensor, targets: Tensor) -> Tensor:
         losses = [self._loss_of_one(outputs[row], targets[row]) for row in range(len(targets))]
         return torch.stack([torch.as_tensor(loss).reshape(()) for loss in losses]).float()
 
-    def _with_vmap(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def _losses_with_vmap(self, outputs: Tensor, targets: Tensor) -> Tensor:
         losses: Tensor = torch.func.vmap(self._loss_of_one)(outputs, targets)
         return losses.float()
 
@@ -185,7 +185,7 @@ class Objective:
             raise bad("task.metric", "a function that returns one number", f"a {type(value).__name__}") from None
 
 
-def _function(path: str, who: str) -> OnTensors:
+def _imported_function(path: str, who: str) -> OnTensors:
     """Return the user's function behind an import path."""
     function = import_named(path, who)
     if isinstance(function, type) or not callable(function):
@@ -195,7 +195,7 @@ def _function(path: str, who: str) -> OnTensors:
     return checked
 
 
-def _rows(x: ModelInputs, rows: slice) -> ModelInputs:
+def _some_rows(x: ModelInputs, rows: slice) -> ModelInputs:
     """Return some examples of a batch."""
     if isinstance(x, Mapping):
         return {name: part[rows] for name, part in x.items()}
@@ -204,7 +204,7 @@ def _rows(x: ModelInputs, rows: slice) -> ModelInputs:
     return x[rows]
 
 
-def _models_own(model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _loss_by_model(model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the loss that a model computes itself, given the targets as ``labels``, and its logits."""
     if isinstance(x, Mapping):
         outputs = model(**x, labels=targets)
@@ -212,8 +212,8 @@ def _models_own(model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tens
         outputs = model(*x, labels=targets)
     else:
         outputs = model(x, labels=targets)
-    loss = _carried(outputs, "loss")
-    logits = _carried(outputs, "logits")
+    loss = _tensor_in(outputs, "loss")
+    logits = _tensor_in(outputs, "logits")
     if loss is None or logits is None:
         raise TypeError(f"a {type(outputs).__name__} without loss or logits")
     return loss, logits
@@ -222,7 +222,7 @@ def _models_own(model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tens
 # -- losses by name -------------------------------------------------------------------------------------------------
 
 
-def aligned(outputs: Tensor, targets: Tensor) -> Tensor:
+def aligned_outputs(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return outputs in the shape of the targets, such as (B, 1) for (B,); others than as many numbers are refused."""
     if outputs.shape == targets.shape:
         return outputs
@@ -237,15 +237,15 @@ def _example_means(values: Tensor) -> Tensor:
 
 
 def _squared_errors(outputs: Tensor, targets: Tensor) -> Tensor:
-    return (aligned(outputs, targets) - targets).square()
+    return (aligned_outputs(outputs, targets) - targets).square()
 
 
 def _absolute_errors(outputs: Tensor, targets: Tensor) -> Tensor:
-    return (aligned(outputs, targets) - targets).abs()
+    return (aligned_outputs(outputs, targets) - targets).abs()
 
 
 def _binary_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:
-    logits = aligned(outputs, targets)
+    logits = aligned_outputs(outputs, targets)
     return nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
 
 
@@ -304,8 +304,8 @@ def _accuracy(outputs: Tensor, targets: Tensor) -> float:
     if outputs.shape == targets.shape:
         return float(((outputs > 0) == (targets > 0.5)).float().mean())
     if outputs.shape[:-1] != targets.shape or targets.is_floating_point():
-        got = f"outputs of shape {tuple(outputs.shape)} for {targets.dtype} targets of shape {tuple(targets.shape)}"
-        raise InputError(f"{NO_LABELS}; got {got}.")
+        shapes = f"outputs of shape {tuple(outputs.shape)} for {targets.dtype} targets of shape {tuple(targets.shape)}"
+        raise InputError(f"{NO_LABELS}; got {shapes}.")
     counted = targets != IGNORED_LABEL
     return float((outputs.argmax(-1) == targets)[counted].float().mean())
 
@@ -315,7 +315,7 @@ def _f1(outputs: Tensor, targets: Tensor) -> float:
 
     It is 1 where no label is true and none is predicted.
     """
-    predicted = aligned(outputs, targets) > 0
+    predicted = aligned_outputs(outputs, targets) > 0
     true = targets > 0.5
     n_hits = int((predicted & true).sum())
     total = int(predicted.sum()) + int(true.sum())
@@ -332,10 +332,10 @@ def _mae(outputs: Tensor, targets: Tensor) -> float:
 
 def _r2(outputs: Tensor, targets: Tensor) -> float:
     """Return 1 − Σ(y − ŷ)² / Σ(y − ȳ)², the mean of it where a target has several numbers."""
-    wanted = targets.double().reshape(len(targets), -1)
-    given = aligned(outputs, targets).double().reshape(len(targets), -1)
-    residual = (wanted - given).square().sum(dim=0)
-    total = (wanted - wanted.mean(dim=0)).square().sum(dim=0)
+    true_values = targets.double().reshape(len(targets), -1)
+    predicted_values = aligned_outputs(outputs, targets).double().reshape(len(targets), -1)
+    residual = (true_values - predicted_values).square().sum(dim=0)
+    total = (true_values - true_values.mean(dim=0)).square().sum(dim=0)
     is_constant = total == 0
     scores = 1 - residual / total.masked_fill(is_constant, 1.0)
     exact = (residual == 0).double()  # of a constant target: 1 where it is met, otherwise 0

@@ -25,7 +25,7 @@ def state_size(rule: LocalRule, weights: int) -> int:
     return rule.moments * weights + int(rule.optimizer == "adam")
 
 
-def unpack(states: Tensor, parameters: Sequence[Tensor], n_moments: int) -> list[list[Tensor]]:
+def unpack_moments(states: Tensor, parameters: Sequence[Tensor], n_moments: int) -> list[list[Tensor]]:
     """Return the moments of each parameter (k, …) from the rows of k clients (k, S), as copies."""
     sizes = [parameter[0].numel() for parameter in parameters] * n_moments
     columns = torch.split(states[:, : sum(sizes)], sizes, dim=1)
@@ -36,7 +36,7 @@ def unpack(states: Tensor, parameters: Sequence[Tensor], n_moments: int) -> list
     return [moments[i :: len(parameters)] for i in range(len(parameters))]
 
 
-def pack(moments: Sequence[Sequence[Tensor]], steps: Tensor | None) -> Tensor:
+def pack_states(moments: Sequence[Sequence[Tensor]], steps: Tensor | None) -> Tensor:
     """Return rows (k, S) from the moments of each parameter; ``steps`` (k,) are Adam's."""
     columns = [as_rows(moment) for moments_of_kind in zip(*moments, strict=True) for moment in moments_of_kind]
     if steps is not None:
@@ -44,7 +44,7 @@ def pack(moments: Sequence[Sequence[Tensor]], steps: Tensor | None) -> Tensor:
     return torch.cat(columns, 1)
 
 
-def corrections(step: int, lr: float) -> tuple[float, float]:
+def adam_corrections(step: int, lr: float) -> tuple[float, float]:
     """Return Adam's rate lr / (1 − β₁ⁿ) and the root of 1 − β₂ⁿ in its n-th step."""
     return lr / (1 - BETA1**step), (1 - BETA2**step) ** 0.5
 

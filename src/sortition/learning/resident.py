@@ -45,14 +45,14 @@ def to_host_together(tensors: Sequence[Tensor]) -> list[Array]:
 
 
 def lives_on_device(device: torch.device) -> bool:
-    """Whether models and updates stay on this device: on a CPU they are arrays."""
+    """Tell whether models and updates stay on this device: on a CPU they are arrays."""
     return device.type != "cpu"
 
 
 # ---- arrays that stay
 
 
-def resident(tensor: Tensor) -> Array:
+def as_resident(tensor: Tensor) -> Array:
     """Return a tensor as an array: on a CPU in the same memory, on another device one that stays there."""
     if lives_on_device(tensor.device):
         return cast(Array, ResidentArray(tensor))
@@ -62,7 +62,7 @@ def resident(tensor: Tensor) -> Array:
 def empty_rows(n_rows: int, n_columns: int, device: torch.device) -> npt.NDArray[np.float32]:
     """Return rows that their owner is going to fill, where models and updates of this device are kept."""
     if lives_on_device(device):
-        return resident(torch.empty(n_rows, n_columns, device=device))
+        return as_resident(torch.empty(n_rows, n_columns, device=device))
     return np.empty((n_rows, n_columns), np.float32)
 
 
@@ -96,22 +96,22 @@ class ResidentArray(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The numbers along each axis."""
+        """Return how many numbers lie along each axis."""
         return tuple(self.tensor.shape)
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """Return how many numbers there are."""
         return self.tensor.numel()
 
     @property
     def ndim(self) -> int:
-        """How many axes there are."""
+        """Return how many axes there are."""
         return self.tensor.dim()
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the numbers, as NumPy calls it."""
+        """Return the type of the numbers, as NumPy calls it."""
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class ResidentArray(NDArrayOperatorsMixin):
             positions = np.flatnonzero(positions)
         return to_device(positions.astype(np.int64), self.tensor.device)
 
-    def put(self, rows: Sequence[int], values: Tensor) -> None:
+    def write_rows(self, rows: Sequence[int], values: Tensor) -> None:
         """Write some rows."""
         first = rows[0]
         if list(rows) == list(range(first, first + len(rows))):

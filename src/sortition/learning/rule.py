@@ -87,7 +87,7 @@ class LocalRule:
 
     @property
     def moments(self) -> int:
-        """Numbers that the optimizer remembers of each weight: none, a velocity, or Adam's two."""
+        """Return how many numbers the optimizer remembers of each weight: none, a velocity, or Adam's two."""
         if self.optimizer == "adam":
             return 2
         return 1 if self.momentum > 0 else 0
@@ -101,18 +101,18 @@ class LocalRule:
         """Return how many SGD steps a client with n examples takes."""
         if self.steps is not None:
             return self.steps
-        return (self.epochs or 0) * self.per_epoch(n)
+        return (self.epochs or 0) * self.batches_per_epoch(n)
 
     def examples_of(self, n: int) -> int:
         """Return how many examples pass forward and backward at a client with n examples."""
-        full_epochs, steps_beyond = divmod(self.steps_of(n), self.per_epoch(n))
-        return full_epochs * n + steps_beyond * self.rows(n)
+        full_epochs, steps_beyond = divmod(self.steps_of(n), self.batches_per_epoch(n))
+        return full_epochs * n + steps_beyond * self.rows_per_batch(n)
 
-    def per_epoch(self, n: int) -> int:
+    def batches_per_epoch(self, n: int) -> int:
         """Return the number of batches in one epoch over n examples; the last one may be smaller."""
-        return -(-n // self.rows(n))
+        return -(-n // self.rows_per_batch(n))
 
-    def rows(self, n: int) -> int:
+    def rows_per_batch(self, n: int) -> int:
         """Return the number of rows of a full batch of a client with n examples."""
         if self.batch is None:
             return n

@@ -40,7 +40,7 @@ class SequentialTrainer:
         self.dropout_layers = dropout.replace_dropouts(model)
         counters = [buffer for buffer in model.buffers() if not buffer.is_floating_point()]
         self._counters_and_initial_values = [(counter, counter.clone()) for counter in counters]
-        if examples.image:
+        if examples.is_image:
             model.to(memory_format=torch.channels_last)
 
     def train(
@@ -51,8 +51,8 @@ class SequentialTrainer:
         rule: LocalRule,
         lr: float,
         dropout_source: np.random.BitGenerator | None,
-        dispersion: bool,
-        squares: Tensor | None = None,
+        measures_dispersion: bool,
+        squared_losses: Tensor | None = None,
         state: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Train one client and return its local vector (P,), the sum of its batch losses, and its dispersion.
@@ -65,8 +65,8 @@ class SequentialTrainer:
             rule: the local rule.
             lr: its learning rate in this round.
             dropout_source: where its dropout words come from.
-            dispersion: whether to measure the spread of the stochastic gradients; otherwise it is 0.
-            squares: (steps,) is filled with the mean squared loss of the examples of each batch.
+            measures_dispersion: whether to measure the spread of the stochastic gradients; otherwise it is 0.
+            squared_losses: (steps,) is filled with the mean squared loss of the examples of each batch.
             state: (S,) what the optimiser remembers of the client, is read and then overwritten with what it remembers
                 now.
         """
@@ -76,29 +76,29 @@ class SequentialTrainer:
             layer.source = dropout_source
             layer.rows = plan.index.shape[1]
         parameters = list(self.model.parameters())
-        descent = SequentialDescent(parameters, rule, lr, track=dispersion, state=state)
+        descent = SequentialDescent(parameters, rule, lr, measures_dispersion=measures_dispersion, state=state)
         index = torch.as_tensor(plan.index, device=start.device)
         loss_sum = torch.zeros((), device=start.device)
         for step, count in enumerate(plan.counts.tolist()):
             batch = index[step, :count]
             loss, outputs = self._forward(batch)
-            if squares is not None:
-                squares[step] = self._mean_square(outputs.detach(), self.labels[batch])
-            descent.step(torch.autograd.grad(loss, parameters, allow_unused=True))
+            if squared_losses is not None:
+                squared_losses[step] = self._mean_square(outputs.detach(), self.labels[batch])
+            descent.take_step(torch.autograd.grad(loss, parameters, allow_unused=True))
             loss_sum += loss.detach()
-        final = torch.cat([tensor.detach().reshape(-1) for tensor in vector.tensors(self.model)])
+        local_params = torch.cat([tensor.detach().reshape(-1) for tensor in vector.model_tensors(self.model)])
         for counter, initial_value in self._counters_and_initial_values:  # counters are not exchanged: start anew
             counter.copy_(initial_value)
         if state is not None:
-            state.copy_(descent.remembered())
-        return final, loss_sum, descent.dispersion(plan.steps)
+            state.copy_(descent.packed_state())
+        return local_params, loss_sum, descent.dispersion(plan.steps)
 
     def _forward(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss of a batch, with its gradient, and the outputs."""
         x = self.examples.take(batch)
         with forward_precision(batch.device, self.precision):
             if self.objective is not None:
-                return self.objective.batch(self.model, x, self.labels[batch])
+                return self.objective.batch_loss(self.model, x, self.labels[batch])
             logits = outputs_of(self.model, x)
         return nn.functional.cross_entropy(logits.float(), self.labels[batch]), logits
 
@@ -113,37 +113,47 @@ class SequentialDescent:
     """Applies the local rule to the parameters of one client, in place."""
 
     def __init__(
-        self, parameters: Sequence[Tensor], rule: LocalRule, lr: float, *, track: bool, state: Tensor | None = None
+        self,
+        parameters: Sequence[Tensor],
+        rule: LocalRule,
+        lr: float,
+        *,
+        measures_dispersion: bool,
+        state: Tensor | None = None,
     ) -> None:
         self.values = [parameter.data for parameter in parameters]
         self.rule = rule
         self.lr = lr
-        self.anchor = [value.clone() for value in self.values] if rule.proximal else None
+        self.anchor: list[Tensor] | None = None
+        if rule.proximal:
+            self.anchor = [value.clone() for value in self.values]
         self.moments = [[torch.zeros_like(value) for _ in range(rule.moments)] for value in self.values]
         self.adam_steps = 0  # over all participations that Adam remembers
         if state is not None:
-            self._recall(state)
-        self.total = [torch.zeros_like(value) for value in self.values] if track else None
-        self.squares = torch.zeros((), dtype=_sum_dtype(self.values[0].device), device=self.values[0].device)
+            self._restore_state(state)
+        self.gradient_sum: list[Tensor] | None = None
+        if measures_dispersion:
+            self.gradient_sum = [torch.zeros_like(value) for value in self.values]
+        self.squared_gradients = torch.zeros((), dtype=_sum_dtype(self.values[0].device), device=self.values[0].device)
 
     @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor | None]) -> None:
+    def take_step(self, gradients: Sequence[Tensor | None]) -> None:
         """Take one step; parameters that the loss does not depend on stay as they are, as in torch."""
         rule = self.rule
         trained = [i for i, gradient in enumerate(gradients) if gradient is not None]
         directions = [gradient for gradient in gradients if gradient is not None]
         values = [self.values[i] for i in trained]
         moments = [self.moments[i] for i in trained]
-        if self.total is not None:
-            torch._foreach_add_([self.total[i] for i in trained], directions)
-            self.squares += _squared_norm(directions)
+        if self.gradient_sum is not None:
+            torch._foreach_add_([self.gradient_sum[i] for i in trained], directions)
+            self.squared_gradients += _squared_norm(directions)
         pull = rule.weight_decay + rule.proximal
         if pull:
             torch._foreach_add_(directions, values, alpha=pull)
         if self.anchor is not None:
             torch._foreach_add_(directions, [self.anchor[i] for i in trained], alpha=-rule.proximal)
         if rule.optimizer == "adam":
-            self._adam(values, directions, moments)
+            self._take_adam_step(values, directions, moments)
             return
         if rule.momentum:
             velocities = [velocity for (velocity,) in moments]
@@ -152,33 +162,35 @@ class SequentialDescent:
             directions = velocities
         torch._foreach_add_(values, directions, alpha=-self.lr)
 
-    def _adam(self, values: Sequence[Tensor], gradients: Sequence[Tensor], moments: Sequence[Sequence[Tensor]]) -> None:
+    def _take_adam_step(
+        self, values: Sequence[Tensor], gradients: Sequence[Tensor], moments: Sequence[Sequence[Tensor]]
+    ) -> None:
         self.adam_steps += 1
-        rate, root = optimiser.corrections(self.adam_steps, self.lr)
+        rate, root = optimiser.adam_corrections(self.adam_steps, self.lr)
         for value, gradient, (first, second) in zip(values, gradients, moments, strict=True):
             optimiser.adam_step(value, gradient, first, second, rate=rate, root=root)
 
-    def _recall(self, state: Tensor) -> None:
+    def _restore_state(self, state: Tensor) -> None:
         """Begin with what the optimiser remembers (S,)."""
         stack_of_one = [value[None] for value in self.values]
-        moments = optimiser.unpack(state[None], stack_of_one, self.rule.moments)
+        moments = optimiser.unpack_moments(state[None], stack_of_one, self.rule.moments)
         self.moments = [[moment[0] for moment in moments_of_parameter] for moments_of_parameter in moments]
         if self.rule.optimizer == "adam":
             self.adam_steps = int(state[-1])
 
-    def remembered(self) -> Tensor:
+    def packed_state(self) -> Tensor:
         """Return what the optimiser remembers now (S,)."""
         steps = None
         if self.rule.optimizer == "adam":
             steps = self.values[0].new_tensor([float(self.adam_steps)])
         stack_of_one = [[moment[None] for moment in moments_of_parameter] for moments_of_parameter in self.moments]
-        return optimiser.pack(stack_of_one, steps)[0]
+        return optimiser.pack_states(stack_of_one, steps)[0]
 
     def dispersion(self, steps: int) -> Tensor:
         """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)); 0 for a single step or when not tracked."""
-        if self.total is None or steps < 2:
-            return torch.zeros_like(self.squares)
-        variance = (self.squares - _squared_norm(self.total) / steps) / (steps - 1)
+        if self.gradient_sum is None or steps < 2:
+            return torch.zeros_like(self.squared_gradients)
+        variance = (self.squared_gradients - _squared_norm(self.gradient_sum) / steps) / (steps - 1)
         return variance.clamp_min(0).sqrt()
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.learning import dropout
-from sortition.learning.batches import BatchPlan, padded_plans
+from sortition.learning.batches import BatchPlan, pad_plans
 from sortition.learning.client_stack import ClientStack, Slot, StackJob, StackResult
 from sortition.learning.examples import Examples, first_rows
 
@@ -28,7 +28,7 @@ BACKWARD = {
     nn.Tanh: torch.ops.aten.tanh_backward,
     nn.Sigmoid: torch.ops.aten.sigmoid_backward,
 }
-GATHERED = 1 << 21  # up to so many numbers the examples of all steps are gathered at once; beyond, step by step
+MOST_GATHERED_NUMBERS = 1 << 21  # of the examples of all steps that are gathered at once; more, step by step
 
 
 # ---- which models can be stacked
@@ -41,7 +41,7 @@ def stackable_layers(model: nn.Module, width: int | None = None) -> list[nn.Modu
     """
     if _has_hooks(model):
         return None
-    layers = [layer for layer in _opened(model) if not _changes_nothing(layer)]
+    layers = [layer for layer in _unnested_layers(model) if not _changes_nothing(layer)]
     if not layers or not isinstance(layers[0], nn.Linear) or not isinstance(layers[-1], nn.Linear):
         return None
     if width is not None and width != layers[0].in_features:
@@ -53,28 +53,28 @@ def stackable_layers(model: nn.Module, width: int | None = None) -> list[nn.Modu
     return layers
 
 
-def _opened(model: nn.Module) -> list[nn.Module]:
+def _unnested_layers(model: nn.Module) -> list[nn.Module]:
     """List the modules that are called one after the other, with every ``nn.Sequential`` opened."""
     if type(model) is not nn.Sequential:
         return [model]
-    return [layer for child in model for layer in _opened(child)]
+    return [layer for child in model for layer in _unnested_layers(child)]
 
 
 def _changes_nothing(layer: nn.Module) -> bool:
-    """Whether a layer passes flattened examples on as they are."""
+    """Tell whether a layer passes flattened examples on as they are."""
     if isinstance(layer, nn.Dropout):
         return layer.p == 0
     return type(layer) in (nn.Identity, nn.Flatten)
 
 
 def _has_hooks(model: nn.Module) -> bool:
-    """Whether calling a module does more than its ``forward``."""
+    """Tell whether calling a module does more than its ``forward``."""
     hooks = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
     return any(getattr(module, name) for module in model.modules() for name in hooks)
 
 
 def _share_a_parameter(layers: Sequence[nn.Module]) -> bool:
-    """Whether a parameter stands in two places."""
+    """Tell whether a parameter stands in two places."""
     parameter_ids = [id(parameter) for layer in layers for parameter in layer.parameters()]
     return len(set(parameter_ids)) < len(parameter_ids)
 
@@ -82,13 +82,16 @@ def _share_a_parameter(layers: Sequence[nn.Module]) -> bool:
 # ---- dropout
 
 
-def dropout_words(
+def draw_dropout_words(
     layers: Sequence[nn.Module],
-    ranked: Sequence[BatchPlan],
+    plans: Sequence[BatchPlan],
     sources: Sequence[np.random.BitGenerator],
     shape: tuple[int, ...],
 ) -> list[Array]:
-    """Draw the words (S, k, width, B) of each dropout layer; a client's are drawn step by step, layer by layer."""
+    """Draw the random words (S, k, width, B) that decide on the units of each dropout layer, one a unit.
+
+    A client's words are drawn step by step and layer by layer.
+    """
     widths = []
     width = 0
     for layer in layers:
@@ -98,9 +101,9 @@ def dropout_words(
             widths.append(width)
     n_steps, n_clients, n_rows = shape
     tables = [np.zeros((n_steps, n_clients, width, n_rows), np.int16) for width in widths]
-    for client, (plan, source) in enumerate(zip(ranked, sources, strict=True)):
+    for client, (plan, source) in enumerate(zip(plans, sources, strict=True)):
         rows = plan.index.shape[1]
-        words_by_layer = dropout.step_words(source, steps=plan.steps, rows=rows, widths=widths)
+        words_by_layer = dropout.draw_step_words(source, steps=plan.steps, rows=rows, widths=widths)
         for table, layer_words in zip(tables, words_by_layer, strict=True):
             table[: plan.steps, client, :, :rows] = layer_words.swapaxes(1, 2)
     return tables
@@ -140,11 +143,11 @@ class BatchLosses:
         torch.gather(log_probabilities, 1, labels, out=losses)
         return log_probabilities.exp_().mul_(weights).scatter_add_(1, labels, minus_weights)
 
-    def sums(self) -> Tensor:
+    def sums_over_steps(self) -> Tensor:
         """Return Σ_s of the mean losses of a client's batches (k,), added step by step: padding adds nothing."""
         return (self._losses * self.weights).sum((2, 3)).cumsum(0).select(0, -1).neg_()
 
-    def squares(self) -> Tensor:
+    def mean_squares(self) -> Tensor:
         """Return the mean squared loss of the examples of each batch (k, S)."""
         return (self._losses.square() * self.weights).sum((2, 3)).t()
 
@@ -164,10 +167,10 @@ class ActiveLayer:
         self.backward = BACKWARD.get(type(layer))
         self.bias: Slot | None = None
         if self.is_linear:
-            self.weight = next(slots).first(count)
+            self.weight = next(slots).of_first_clients(count)
             self.transposed_weight = self.weight.value.transpose(1, 2)
             if layer.bias is not None:
-                self.bias = next(slots).first(count)
+                self.bias = next(slots).of_first_clients(count)
                 self.bias_column = self.bias.value.unsqueeze(2)
 
     def product(self, activations: Tensor) -> Tensor:
@@ -186,7 +189,7 @@ class Stack(ClientStack):
         self._active_layers: list[ActiveLayer] = []
         self._active_clients = 0
 
-    def _layers_of_first(self, count: int) -> list[ActiveLayer]:
+    def _layers_of_first_clients(self, count: int) -> list[ActiveLayer]:
         """Return the layers of the first clients, made anew when some have finished."""
         if count != self._active_clients:
             slots = iter(self.slots)
@@ -194,20 +197,20 @@ class Stack(ClientStack):
             self._active_clients = count
         return self._active_layers
 
-    def step(self, step: int, x: Tensor, words: Sequence[Tensor], losses: BatchLosses) -> None:
+    def take_step(self, step: int, x: Tensor, dropout_words: Sequence[Tensor], losses: BatchLosses) -> None:
         """Train the first k clients on one batch each.
 
         Args:
             step: the number of the step, from 0.
             x: the examples (k, B, d).
-            words: per dropout layer (k, width, B).
+            dropout_words: random 16-bit words (k, width, B) of each dropout layer, one a unit.
             losses: take the losses of the batches and give the gradient of the logits.
         """
-        layers = self._layers_of_first(x.size(0))
+        layers = self._layers_of_first_clients(x.size(0))
         activations = x.transpose(1, 2)
-        words_by_layer = iter(words)
+        words_by_layer = iter(dropout_words)
         self.set_adam_factors(step)
-        saved = list[Tensor]()  # what each layer needs on the way back: its input, its mask, or its output
+        saved = list[Tensor]()  # what each layer's backward pass needs: its input, its mask, or its output
         for layer in layers:
             if layer.is_linear:
                 saved.append(activations)
@@ -217,7 +220,7 @@ class Stack(ClientStack):
                 saved.append(mask)
                 activations = activations * mask
             elif layer.forward is not None:
-                if saved[-1] is activations:  # the way back needs them, and the activation works in place
+                if saved[-1] is activations:  # the backward pass needs them, and the activation works in place
                     activations = activations.clone()
                 activations = layer.forward(activations)
                 saved.append(activations)
@@ -230,9 +233,9 @@ class Stack(ClientStack):
                 output_gradient = gradient
                 if position > 0:  # computed before the step moves these weights; examples need no gradient
                     gradient = torch.bmm(layer.transposed_weight, output_gradient)
-                self.descent.step(layer.weight, output_gradient, saved[position].transpose(1, 2))
+                self.descent.descend(layer.weight, output_gradient, saved[position].transpose(1, 2))
                 if layer.bias is not None:
-                    self.descent.step(layer.bias, output_gradient.sum(2), None)
+                    self.descent.descend(layer.bias, output_gradient.sum(2), None)
             elif layer.dropout_rate is not None:
                 gradient = gradient * saved[position]
             elif layer.backward is not None:
@@ -247,7 +250,10 @@ def train_stack(layers: Sequence[nn.Module], job: StackJob) -> StackResult:
     """Train clients by their plans, through the layers of :func:`stackable_layers`, on one array of examples."""
     stack = Stack(layers, job)
     losses = _take_all_steps(stack, job)
-    return stack.result(losses.sums(), losses.squares() if job.squares else None)
+    squared_losses = None
+    if job.measures_squared_losses:
+        squared_losses = losses.mean_squares()
+    return stack.result(losses.sums_over_steps(), squared_losses)
 
 
 def _take_all_steps(stack: Stack, job: StackJob) -> BatchLosses:
@@ -255,24 +261,25 @@ def _take_all_steps(stack: Stack, job: StackJob) -> BatchLosses:
     if not isinstance(job.examples, Examples):
         raise bad("engine", "'auto', 'vmapped' or 'sequential' for examples of several arrays", "stacked")
     device = job.device
-    index, weights, active = padded_plans(job.plans)
+    index, weights, active = pad_plans(job.plans)
     stack.prepare_adam_factors(len(index))
     words_by_step: list[tuple[Tensor, ...]] = [()] * len(index)
-    if job.sources:
-        tables = dropout_words(stack.layers, job.plans, job.sources, index.shape)
+    if job.dropout_sources:
+        tables = draw_dropout_words(stack.layers, job.plans, job.dropout_sources, index.shape)
         words_by_step = list(zip(*[torch.as_tensor(table, device=device).unbind() for table in tables], strict=True))
     index_on_device = torch.as_tensor(index, device=device)
     losses = BatchLosses(job.labels.take(index_on_device), torch.as_tensor(weights, device=device))
     batches = _batches(job.examples, index_on_device, active)
     for step, (active_clients, x) in enumerate(zip(active, batches, strict=True)):
-        stack.step(step, x, [first_rows(table, active_clients) for table in words_by_step[step]], losses)
+        active_words = [first_rows(table, active_clients) for table in words_by_step[step]]
+        stack.take_step(step, x, active_words, losses)
     return losses
 
 
 def _batches(examples: Examples, index: Tensor, active: Sequence[int]) -> Iterator[Tensor]:
     """Yield the examples (k', B, d) of each step's clients; a batch is valid until the next one is taken."""
     n_steps, n_clients, n_rows = index.shape
-    if index.numel() * examples.shape[0] <= GATHERED:
+    if index.numel() * examples.shape[0] <= MOST_GATHERED_NUMBERS:
         gathered = examples.take(index.flatten()).view(n_steps, n_clients, n_rows, -1).unbind()
         for x, active_clients in zip(gathered, active, strict=True):
             yield first_rows(x, active_clients)

@@ -94,7 +94,7 @@ class TaskRule:
 
     @property
     def wants_numbers(self) -> bool:
-        """Whether the loss takes targets as numbers, not as labels."""
+        """Tell whether the loss takes targets as numbers, not as labels."""
         return self.loss in NUMBERS
 
 

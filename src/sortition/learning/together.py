@@ -17,8 +17,8 @@ from torch import Tensor
 
 from sortition.learning.learner import DrawnCohort
 
-WORK = 1 << 20  # multiplications of a step beyond which a cohort fills the processor by itself
-STACKED = 1 << 20  # parameters of a stack of several cohorts at most: so it stays in the cache
+MOST_SHARED_WORK = 1 << 20  # multiplications of a step beyond which a cohort fills the processor by itself
+MOST_STACKED_PARAMETERS = 1 << 20  # parameters of a stack of several cohorts at most: so it stays in the cache
 
 
 class Member(NamedTuple):
@@ -32,16 +32,16 @@ def train_together(cohorts: Sequence[DrawnCohort]) -> None:
     """Train all cohorts, in common stacks where that is faster."""
     groups: dict[Hashable, list[DrawnCohort]] = defaultdict(list)
     for cohort in cohorts:
-        groups[_shape(cohort) or id(cohort)].append(cohort)
+        groups[_group_key(cohort) or id(cohort)].append(cohort)
     for group in groups.values():
-        for stack in _stacks(group):
+        for stack in _divide_into_stacks(group):
             if len(stack) == 1:
-                stack[0].learner.finish(stack[0])
+                stack[0].learner.train_cohort(stack[0])
             else:
                 _train_in_one_stack(stack)
 
 
-def _shape(cohort: DrawnCohort) -> Hashable:
+def _group_key(cohort: DrawnCohort) -> Hashable:
     """Return what cohorts of one stack have in common; None for a cohort that trains by itself."""
     learner = cohort.learner
     n_clients = len(cohort.plans)
@@ -52,7 +52,7 @@ def _shape(cohort: DrawnCohort) -> Hashable:
     if cohort.rule.batch is None:  # on some processors a product of odd many rows depends on its place in a stack
         return None
     rows = max(plan.index.shape[1] for plan in cohort.plans)
-    if n_clients * rows * learner.multiplications > WORK:
+    if n_clients * rows * learner.multiplications > MOST_SHARED_WORK:
         return None
     return (
         (cohort.engine, learner.precision),
@@ -61,13 +61,13 @@ def _shape(cohort: DrawnCohort) -> Hashable:
         cohort.rule,
         cohort.lr,
         rows,
-        (cohort.measures_dispersion, cohort.measures_squares),
+        (cohort.measures_dispersion, cohort.measures_squared_losses),
     )
 
 
-def _stacks(group: Sequence[DrawnCohort]) -> Iterator[list[DrawnCohort]]:
+def _divide_into_stacks(group: Sequence[DrawnCohort]) -> Iterator[list[DrawnCohort]]:
     """Divide the cohorts of a group into stacks that are small enough."""
-    most_clients = STACKED // group[0].learner.layout.size
+    most_clients = MOST_STACKED_PARAMETERS // group[0].learner.layout.size
     stack = list[DrawnCohort]()
     n_clients = 0
     for cohort in group:
@@ -96,8 +96,8 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
         first,
         starts=starts,
         plans=[cohorts[member.cohort].plans[member.client] for member in members],
-        sources=sources,
-        states=_states(cohorts, members),
+        dropout_sources=sources,
+        states=_joined_states(cohorts, members),
     )
     for position, cohort in enumerate(cohorts):
         rows = np.flatnonzero(cohort_of_row == position)
@@ -105,7 +105,7 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
         cohort.store([(clients, result.of_rows(torch.as_tensor(rows, device=learner.device)))])
 
 
-def _states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:
+def _joined_states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:
     """Return what the optimiser remembers of all members (k, S); None where it starts anew."""
     states = [cohorts[member.cohort].states_of([member.client]) for member in members]
     remembered = [state for state in states if state is not None]

@@ -47,17 +47,17 @@ class Layout:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many numbers each tensor has."""
+        """Return how many numbers each tensor has."""
         return [int(np.prod(shape)) for shape in self.shapes]
 
     @cached_property
     def size(self) -> int:
-        """P, the length of the vector."""
+        """Return P, the length of the vector."""
         return sum(self.sizes)
 
     @cached_property
     def weights(self) -> int:
-        """How many of the P numbers have a gradient: the first ones."""
+        """Return how many of the P numbers have a gradient: the first ones."""
         return sum(self.sizes[: self.trainable])
 
     def head(self, classes: int) -> tuple[slice, slice | None]:
@@ -78,7 +78,7 @@ class Layout:
         return [part.view((*flat.shape[:-1], *shape)) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
-def tensor(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tensor:
+def put_on_device(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tensor:
     """Put examples or labels on the device; on a CPU they share the array's memory, which is never written."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -90,7 +90,7 @@ def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(len(tensor), -1)
 
 
-def tensors(model: nn.Module) -> list[torch.Tensor]:
+def model_tensors(model: nn.Module) -> list[torch.Tensor]:
     """Return the model's own tensors in the order of its layout."""
     return [*(parameter.data for parameter in model.parameters()), *floating_buffers(model)]
 
@@ -102,14 +102,14 @@ def floating_buffers(model: nn.Module) -> list[torch.Tensor]:
 
 def flatten(model: nn.Module) -> Vector:
     """Return a copy of the model as a vector (P,)."""
-    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors(model)])
+    flat = torch.cat([tensor.detach().reshape(-1) for tensor in model_tensors(model)])
     return flat.cpu().numpy().astype(np.float32, copy=True)
 
 
 @torch.no_grad()
 def load_into(model: nn.Module, layout: Layout, flat: torch.Tensor) -> None:
     """Copy a vector (P,) into the model."""
-    for target, part in zip(tensors(model), layout.split(flat), strict=True):
+    for target, part in zip(model_tensors(model), layout.split(flat), strict=True):
         target.copy_(part)
 
 

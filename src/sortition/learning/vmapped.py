@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from sortition.learning import dropout, vector
-from sortition.learning.batches import BatchPlan, padded_plans
+from sortition.learning.batches import BatchPlan, pad_plans
 from sortition.learning.client_stack import ClientStack, StackJob, StackResult
 from sortition.learning.examples import first_rows
 from sortition.learning.objective import ModelInputs, Objective, outputs_of
@@ -29,23 +29,23 @@ DRAWN_BYTES = 64 << 20  # dropout words that are drawn at once
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorPlace:
     """Where a module keeps a tensor of the model's vector.
 
     Attributes:
         tensors: the module's parameters or buffers by name.
         name: of the tensor among these.
         position: of the tensor in the layout.
-        own: the tensor of the model itself.
+        model_tensor: the tensor of the model itself.
     """
 
     tensors: dict[str, Tensor | None]
     name: str
     position: int
-    own: Tensor
+    model_tensor: Tensor
 
 
-def places_of(model: nn.Module) -> list[Place]:
+def find_tensor_places(model: nn.Module) -> list[TensorPlace]:
     """List the places of all tensors in the order of the layout; a tensor that is shared has several."""
     own_tensors = [*model.parameters(), *vector.floating_buffers(model)]
     position_by_id = {id(tensor): position for position, tensor in enumerate(own_tensors)}
@@ -54,7 +54,7 @@ def places_of(model: nn.Module) -> list[Place]:
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None and id(tensor) in position_by_id:
-                    places.append(Place(tensors, name, position_by_id[id(tensor)], tensor))
+                    places.append(TensorPlace(tensors, name, position_by_id[id(tensor)], tensor))
     return places
 
 
@@ -99,34 +99,36 @@ class MappedModel:
         self.maps_single_clients = True  # a single client passes as it is where torch would take other kernels anyway
         self.mask_shapes: list[tuple[int, ...]] = []  # of one example, at each call of a dropout layer
         self.mask_rates: list[float] = []
-        self._places = places_of(model)
+        self._places = find_tensor_places(model)
 
-    def losses(self, tensors: Sequence[Tensor], batch: StackedBatch, *, squares: bool) -> tuple[Tensor, Tensor]:
+    def losses(
+        self, tensors: Sequence[Tensor], batch: StackedBatch, *, measures_squared_losses: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return the mean loss of each client's batch (k,), with its gradient, and the mean squared losses (k,).
 
         Args:
             tensors: of the model (k, …), in the order of its layout.
             batch: of each client.
-            squares: whether squared losses are measured; otherwise they are 0.
+            measures_squared_losses: whether squared losses are measured; otherwise they are 0.
         """
         if len(batch.weights) == 1 and not self.maps_single_clients:
-            return self._losses_of_single_client(tensors, batch, squares=squares)
-        mapped = torch.func.vmap(partial(self._loss_of_client, squares=squares))
+            return self._losses_of_single_client(tensors, batch, measures_squared_losses=measures_squared_losses)
+        mapped = torch.func.vmap(partial(self._loss_of_client, measures_squared_losses=measures_squared_losses))
         losses: tuple[Tensor, Tensor] = mapped(list(tensors), batch.x, batch.targets, batch.weights, list(batch.masks))
         return losses
 
     def _losses_of_single_client(
-        self, tensors: Sequence[Tensor], batch: StackedBatch, *, squares: bool
+        self, tensors: Sequence[Tensor], batch: StackedBatch, *, measures_squared_losses: bool
     ) -> tuple[Tensor, Tensor]:
-        loss, mean_square = self._loss_of_client(
+        loss, squared_loss = self._loss_of_client(
             [tensor[0] for tensor in tensors],
-            first_client(batch.x),
+            examples_of_first_client(batch.x),
             batch.targets[0],
             batch.weights[0],
             [mask[0] for mask in batch.masks],
-            squares=squares,
+            measures_squared_losses=measures_squared_losses,
         )
-        return loss[None], mean_square[None]
+        return loss[None], squared_loss[None]
 
     def _loss_of_client(
         self,
@@ -136,21 +138,21 @@ class MappedModel:
         weights: Tensor,
         masks: Sequence[Tensor],
         *,
-        squares: bool,
+        measures_squared_losses: bool,
     ) -> tuple[Tensor, Tensor]:
         with self._with_tensors(tensors), self._with_masks(masks):
             with forward_precision(weights.device, self.precision):
                 raw_outputs = outputs_of(self.model, x)
             outputs = raw_outputs.float()
         if self.objective is not None:
-            loss = self.objective.weighted_batch(outputs, targets, weights)
-            if not squares:
+            loss = self.objective.weighted_batch_loss(outputs, targets, weights)
+            if not measures_squared_losses:
                 return loss, torch.zeros_like(loss)
             example_losses = self.objective.example_losses(outputs.detach(), targets)
             return loss, _weighted_square(example_losses, weights)
         example_losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
         loss = (example_losses * weights).sum()
-        if not squares:
+        if not measures_squared_losses:
             return loss, torch.zeros_like(loss)
         return loss, _weighted_square(example_losses.detach(), weights)
 
@@ -163,7 +165,7 @@ class MappedModel:
             yield
         finally:
             for place in self._places:
-                place.tensors[place.name] = place.own
+                place.tensors[place.name] = place.model_tensor
 
     @contextmanager
     def _with_masks(self, masks: Sequence[Tensor]) -> Iterator[None]:
@@ -193,19 +195,19 @@ class MappedModel:
         finally:
             for hook in hooks:
                 hook.remove()
-        drawn = [(layer, shape) for layer, shape in calls if layer.rate > 0]
-        for _, shape in drawn:
+        calls_with_mask = [(layer, shape) for layer, shape in calls if layer.rate > 0]
+        for _, shape in calls_with_mask:
             if not shape or shape[0] != rows:
                 raise ValueError(f"dropout on a tensor of shape {shape}, whose rows are not the {rows} examples")
-        self.mask_shapes = [shape[1:] for _, shape in drawn]
-        self.mask_rates = [layer.rate for layer, _ in drawn]
+        self.mask_shapes = [shape[1:] for _, shape in calls_with_mask]
+        self.mask_rates = [layer.rate for layer, _ in calls_with_mask]
 
 
 def _weighted_square(example_losses: Tensor, weights: Tensor) -> Tensor:
     return (example_losses.square() * weights).sum()
 
 
-def drawn_masks(
+def draw_masks(
     mapped: MappedModel,
     plans: Sequence[BatchPlan],
     sources: Sequence[np.random.BitGenerator] | None,
@@ -238,7 +240,7 @@ def drawn_masks(
         for client, (plan, source) in enumerate(zip(plans, sources, strict=True)):
             client_steps = min(max(plan.steps - start, 0), len(steps))
             rows = plan.index.shape[1]
-            words = dropout.step_words(source, steps=client_steps, rows=rows, widths=widths)
+            words = dropout.draw_step_words(source, steps=client_steps, rows=rows, widths=widths)
             for table, layer_words in zip(tables, words, strict=True):
                 table[:client_steps, client, :rows] = layer_words
         tables_on_device = [torch.as_tensor(table, device=device) for table in tables]
@@ -262,58 +264,65 @@ class MappedStack(ClientStack):
         if count == self._active_clients:
             return
         self._active_clients = count
-        self._active_slots = [slot.first(count) for slot in self.slots]
+        self._active_slots = [slot.of_first_clients(count) for slot in self.slots]
         self._parameters = [slot.value.detach().requires_grad_() for slot in self._active_slots]
         self._active_buffers = [first_rows(buffer, count) for buffer in self.buffers]
 
-    def step(self, step: int, batch: StackedBatch, *, squares: bool) -> tuple[Tensor, Tensor]:
+    def take_step(self, step: int, batch: StackedBatch, *, measures_squared_losses: bool) -> tuple[Tensor, Tensor]:
         """Train the first clients on one batch each; return mean and mean squared losses of their batches."""
         self._choose_clients(len(batch.weights))
         self.set_adam_factors(step)
-        losses, mean_squares = self.mapped.losses([*self._parameters, *self._active_buffers], batch, squares=squares)
+        tensors = [*self._parameters, *self._active_buffers]
+        losses, squared_losses = self.mapped.losses(tensors, batch, measures_squared_losses=measures_squared_losses)
         gradients = torch.autograd.grad(losses.sum(), self._parameters)
         with torch.no_grad():
             for slot, gradient in zip(self._active_slots, gradients, strict=True):
-                self.descent.step(slot, gradient, None)
-        return losses.detach(), mean_squares
+                self.descent.descend(slot, gradient, None)
+        return losses.detach(), squared_losses
 
 
 def train_mapped_stack(mapped: MappedModel, job: StackJob) -> StackResult:
     """Train clients by their plans."""
     mapped.model.train()
     stack = MappedStack(mapped, job)
-    losses, mean_squares = _take_all_steps(stack, job)
+    losses, squared_losses = _take_all_steps(stack, job)
     loss_sums = losses.cumsum(0).select(0, -1)  # added step by step: a longer stack adds zeros
-    return stack.result(loss_sums, mean_squares.t() if job.squares else None)
+    if not job.measures_squared_losses:
+        return stack.result(loss_sums, None)
+    return stack.result(loss_sums, squared_losses.t())
 
 
 def _take_all_steps(stack: MappedStack, job: StackJob) -> tuple[Tensor, Tensor]:
     """Take all steps; return mean and mean squared losses (S, k) of the clients' batches, 0 for steps not taken."""
     device = job.device
-    index, weights, active = padded_plans(job.plans)
+    index, weights, active = pad_plans(job.plans)
     n_steps, n_clients, n_rows = index.shape
     stack.prepare_adam_factors(n_steps)
     indices = torch.as_tensor(index, device=device).unbind()
     weights_by_step = torch.as_tensor(weights, device=device).unbind()
-    masks_by_step = drawn_masks(stack.mapped, job.plans, job.sources, n_steps=n_steps, n_rows=n_rows, device=device)
+    masks_by_step = draw_masks(
+        stack.mapped, job.plans, job.dropout_sources, n_steps=n_steps, n_rows=n_rows, device=device
+    )
     losses = torch.zeros(n_steps, n_clients, device=device)
-    mean_squares = torch.zeros(n_steps, n_clients, device=device)
-    for step, (training, masks) in enumerate(zip(active, masks_by_step, strict=True)):
-        rows = first_rows(indices[step], training)
+    squared_losses = torch.zeros(n_steps, n_clients, device=device)
+    for step, (n_active, masks) in enumerate(zip(active, masks_by_step, strict=True)):
+        rows = first_rows(indices[step], n_active)
         batch = StackedBatch(
-            x=by_client(job.examples.take(rows.flatten()), training),
+            x=split_by_client(job.examples.take(rows.flatten()), n_active),
             targets=job.labels[rows],
-            weights=first_rows(weights_by_step[step], training),
-            masks=[first_rows(mask, training) for mask in masks],
+            weights=first_rows(weights_by_step[step], n_active),
+            masks=[first_rows(mask, n_active) for mask in masks],
         )
-        step_losses, step_squares = stack.step(step, batch, squares=job.squares)
-        losses[step, :training] = step_losses
-        if job.squares:
-            mean_squares[step, :training] = step_squares
-    return losses, mean_squares
+        step_losses, step_squared_losses = stack.take_step(
+            step, batch, measures_squared_losses=job.measures_squared_losses
+        )
+        losses[step, :n_active] = step_losses
+        if job.measures_squared_losses:
+            squared_losses[step, :n_active] = step_squared_losses
+    return losses, squared_losses
 
 
-def by_client(x: ModelInputs, n_clients: int) -> ModelInputs:
+def split_by_client(x: ModelInputs, n_clients: int) -> ModelInputs:
     """Return examples (k · B, …) as (k, B, …)."""
     if isinstance(x, dict):
         return {name: part.unflatten(0, (n_clients, -1)) for name, part in x.items()}
@@ -322,7 +331,7 @@ def by_client(x: ModelInputs, n_clients: int) -> ModelInputs:
     return x.unflatten(0, (n_clients, -1))
 
 
-def first_client(x: ModelInputs) -> ModelInputs:
+def examples_of_first_client(x: ModelInputs) -> ModelInputs:
     """Return the examples (B, …) of the first of k clients (k, B, …)."""
     if isinstance(x, dict):
         return {name: part[0] for name, part in x.items()}

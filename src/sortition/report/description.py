@@ -11,7 +11,7 @@ from sortition.report.gather import Setting
 from sortition.results.equal_cost import devices_differ
 from sortition.results.object_names import shown_name
 from sortition.results.summary import inputs_of
-from sortition.results.sweeps import flat, value_text
+from sortition.results.sweeps import flattened, value_text
 
 Config = Mapping[str, Any]  # of a run, or a table of it
 
@@ -75,7 +75,7 @@ def stated_devices_text(config: Config) -> str:
 
 def _pace_sentence(config: Config) -> str:
     """Say how many are at work, how long the server waits, and what becomes of late updates."""
-    pace = flat(config.get("pace") or {})
+    pace = flattened(config.get("pace") or {})
     kind = str(pace.pop("kind", "rounds"))
     if not pace:
         return "Pace: rounds that wait for their whole cohort."

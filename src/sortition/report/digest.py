@@ -15,7 +15,7 @@ from sortition.report.guard_section import count_guard_actions
 from sortition.report.policy_section import count_exclusions
 from sortition.report.speed_section import SlowestFifth, measure_slowest_fifth
 from sortition.results import fairness, metrics
-from sortition.results.attrition import attrition, counts_per_client
+from sortition.results.attrition import count_attrition, counts_per_client
 from sortition.results.copies import fingerprint
 from sortition.results.run_folder import Run
 from sortition.results.task_metric import tested_metrics
@@ -122,7 +122,7 @@ def condense(run: Run) -> Digest:
         pictures=pictures_in(records),
         guarded=count_guard_actions(records),
         excluded=count_exclusions(records),
-        attrition=attrition(records),
+        attrition=count_attrition(records),
         slowest=measure_slowest_fifth(records, federation, counts),
         diverged=metrics.diverged(run),
         fingerprint=fingerprint(run),

@@ -26,7 +26,7 @@ from sortition.results.copies import CopyFinder
 from sortition.results.equal_cost import common_budget, figures_at_cost, limit_of
 from sortition.results.metrics import longest_window
 from sortition.results.reference_lines import REFERENCES
-from sortition.results.run_folder import INDEX, Run, document, find
+from sortition.results.run_folder import INDEX, Run, find, read_document
 from sortition.results.statistics import Budget, Centre, Comparison, centre
 from sortition.results.task_metric import higher_is_better, metric_of
 from sortition.results.verdict_words import figure_title
@@ -120,12 +120,12 @@ class Setting:
     @property
     def end_figure(self) -> str:
         """The figure that decides, of the study's metric: at the end of training, or at the end of the budget."""
-        return f"{self.comparison.compared[0]}-{self.metric}"
+        return f"{self.comparison.compared_figures[0]}-{self.metric}"
 
     @property
     def end_title(self) -> str:
         """The heading of that figure: ``last 10``, ``at 812 s``."""
-        return figure_title(self.comparison.compared[0], self.comparison.basis)
+        return figure_title(self.comparison.compared_figures[0], self.comparison.basis)
 
     @property
     def currency(self) -> Currency:
@@ -285,7 +285,9 @@ def _nothing_to_show_error(folders: Sequence[str | Path], left_out: Sequence[str
 
 def report_title(folders: Sequence[str | Path]) -> str:
     """Return the studies' titles, or the folders' names where they have none."""
-    titles = [str(document(Path(folder) / INDEX).get("title") or Path(folder).resolve().name) for folder in folders]
+    titles = [
+        str(read_document(Path(folder) / INDEX).get("title") or Path(folder).resolve().name) for folder in folders
+    ]
     return " · ".join(dict.fromkeys(titles))
 
 

@@ -132,7 +132,7 @@ class HistoryDigest:
 
 def condense_history(history: History) -> HistoryDigest:
     """Read a history once, and return what the page needs of it."""
-    records = history.played()
+    records = history.played_records()
     outcomes = [fates(record) for record in records]
     by_client = {fate: np.zeros(history.clients, np.int64) for fate in FATES}
     late = np.zeros(history.clients, np.int64)

@@ -191,7 +191,7 @@ class HistoryPage:
             counts["late answers"] = digest.late
         body = []
         for client in np.argsort(-digest.chosen, kind="stable")[:ROWS].tolist():
-            name = Cell(self.history.names.short(client), kind="name")
+            name = Cell(self.history.names.short_name(client), kind="name")
             body.append([name, _number_cell(client), *[_number_cell(column[client]) for column in counts.values()]])
         note = "In how many rounds a client could be chosen, was chosen, and what became of it; a heading sorts."
         if self.history.clients > ROWS:
@@ -224,7 +224,7 @@ class HistoryPage:
             return ""
         table = Table("Why updates could not be used", ["what was said", "times", "fate", "clients"])
         for reason in reasons[:REASONS]:
-            clients = self.history.names.listed([client for client, _ in reason.clients.most_common()], most=6)
+            clients = self.history.names.list_clients([client for client, _ in reason.clients.most_common()], most=6)
             table.rows.append(
                 [printable(reason.text.strip(), 300), f"{reason.clients.total():,}", reason.fate, clients]
             )

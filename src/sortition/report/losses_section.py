@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sortition.report.gather import Gathered
 from sortition.report.markup import table_html
-from sortition.results.attrition_tables import Attacked, capture, losses
+from sortition.results.attrition_tables import Attacked, capture_tables, losses_table
 
 
 def losses_html(gathered: Gathered) -> str:
@@ -17,8 +17,8 @@ def losses_html(gathered: Gathered) -> str:
             finished = [run.attrition for run in runs if run.done]
             if finished:
                 totals[label] = finished
-        losses_by_setting.append(losses(setting.name, totals))
+        losses_by_setting.append(losses_table(setting.name, totals))
         figures = {label: [run.figures for run in runs] for label, runs in setting.methods.items()}
         attacked.append(Attacked(name=setting.name, config=setting.first.config, figures=figures))
-    tables = [*capture(attacked), *losses_by_setting]
+    tables = [*capture_tables(attacked), *losses_by_setting]
     return "".join(table_html(table) for table in tables if table is not None)

@@ -17,7 +17,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.results.object_names import is_given_in_python
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import Budget
-from sortition.results.sweeps import swept, value_text
+from sortition.results.sweeps import find_swept_values, value_text
 from sortition.results.table import ESCAPES
 from sortition.results.verdict_words import end_of_curve, unit_of
 
@@ -189,7 +189,7 @@ def _setting_sentences(settings: Sequence[Setting]) -> list[str]:
     is_named = len(settings) > 1
     first_differences = _method_differences(first_setting)
     sentences = [_setting_sentence(first_setting, named=is_named), *_difference_sentences(first_differences)]
-    values_by_setting = swept({setting.name: setting.first.config for setting in settings})
+    values_by_setting = find_swept_values({setting.name: setting.first.config for setting in settings})
     first_values = values_by_setting[first_setting.name]
     for setting in settings[1:SHOWN_SETTINGS]:
         values = values_by_setting[setting.name]

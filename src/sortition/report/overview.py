@@ -15,10 +15,10 @@ from sortition.report.markup import Cell, list_html, sortable_table_html, table_
 from sortition.report.palette import Palette
 from sortition.report.tables import BOLD, Row, bold_cells, method_rows
 from sortition.report.verdicts import COLOURS, Card, leader_cards, verdict_lines
-from sortition.results.ranking import wins
+from sortition.results.ranking import count_verdicts
 from sortition.results.statistics import VERDICTS, Comparison
 from sortition.results.summary import AT_EQUAL_COST, every_pair
-from sortition.results.sweeps import swept, value_text, variants
+from sortition.results.sweeps import find_swept_values, value_text, variants
 from sortition.results.table import Table
 from sortition.results.verdict_words import (
     cost_text,
@@ -225,7 +225,7 @@ def all_settings_html(gathered: Gathered, look: Look, canvas: Canvas) -> str:
 
 def _wins_html(gathered: Gathered) -> str:
     """Return how often each method was found better, worse, equal or undecided over settings."""
-    counts_by_label = wins([setting.against_baseline() for setting in gathered.settings])
+    counts_by_label = count_verdicts([setting.against_baseline() for setting in gathered.settings])
     if not counts_by_label:
         return ""
     table = Table("Verdicts over settings", ["method", *VERDICTS])
@@ -238,15 +238,15 @@ def _wins_html(gathered: Gathered) -> str:
 
 def _settings_html(gathered: Gathered) -> str:
     """Return one row a setting and method, the swept values as columns."""
-    swept_values = swept({setting.name: setting.first.config for setting in gathered.settings})
-    keys = list(next(iter(swept_values.values())))
+    values_by_setting = find_swept_values({setting.name: setting.first.config for setting in gathered.settings})
+    keys = list(next(iter(values_by_setting.values())))
     if len(keys) > MOST_SWEPT_KEYS:
         keys = []
     titles = {setting.end_title for setting in gathered.settings}
     end_title = titles.pop() if len(titles) == 1 else "at the end"
     body = []
     for setting in gathered.settings:
-        values = [Cell(value_text(swept_values[setting.name][key])) for key in keys]
+        values = [Cell(value_text(values_by_setting[setting.name][key])) for key in keys]
         for label in setting.methods:
             comparison = setting.against_baseline().get(label)
             mean = setting.mean(label, setting.end_figure)

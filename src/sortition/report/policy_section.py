@@ -99,9 +99,9 @@ def _mean_text(centre: Centre | None, factor: float = 1.0) -> str:
     if centre is None:
         return "–"
     mean = f"{factor * centre.mean:+.2f}"
-    if centre.known < 2:
+    if centre.n_known < 2:
         return mean
-    width = float(half_width(np.array(centre.sd), np.array(centre.known)))
+    width = float(half_width(np.array(centre.sd), np.array(centre.n_known)))
     return f"{mean} ± {factor * width:.2f}"
 
 

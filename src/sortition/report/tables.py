@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sortition.core.cost import CURRENCIES, Currency
 from sortition.report.gather import Setting
-from sortition.results.comparisons import to_target
+from sortition.results.comparisons import figure_to_target
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import BETTER, Comparison
 from sortition.results.table import mean_and_sd
@@ -131,7 +131,7 @@ def method_columns(setting: Setting) -> list[Column]:
     clients_metric = task_metric(setting.first.config)
     clients_unit = ", %" if clients_metric == "accuracy" else ""
     unit = ", %" if metric == "accuracy" else ""
-    end, area = setting.comparison.compared
+    end, area = setting.comparison.compared_figures
     end_title = setting.end_title
     area_title = figure_title(area, setting.comparison.basis)
     return [
@@ -213,7 +213,7 @@ def _mean_column(
 def _cost_to_target_column(setting: Setting, currency: Currency) -> Column:
     """Make the column of one cost to the target; that of the study's own cost is among those that decide."""
     title = f"{SHORT_UNITS[currency]} to target"
-    return _to_target_column(setting, title, to_target(currency), main=currency == setting.comparison.currency)
+    return _to_target_column(setting, title, figure_to_target(currency), main=currency == setting.comparison.currency)
 
 
 def _difference_to_target_column(setting: Setting) -> Column:

@@ -9,7 +9,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.results.comparisons import Missing
 from sortition.results.equal_cost import AT_COST
 from sortition.results.headline import headline, headline_over_settings
-from sortition.results.metrics import near_chance
+from sortition.results.metrics import chance_remarks
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 from sortition.results.task_metric import task_metric
 from sortition.results.verdict_words import (
@@ -17,14 +17,14 @@ from sortition.results.verdict_words import (
     Basis,
     diverged_text,
     end_of_curve,
-    in_order,
     interval_text,
     missing_text,
     ratio_text,
-    sentence,
     signed_difference,
+    sort_by_gain,
     speed_up_text,
     unit_of,
+    verdict_sentence,
 )
 
 COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
@@ -72,8 +72,8 @@ def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     if comparison.missing is Missing.NO_BASELINE:
         lines.append(("even", missing_text(comparison)))
-    pairs = [*in_order(comparison.against_baseline().values()), *comparison.without_baseline()]
-    lines += [(COLOURS[pair.verdict], sentence(pair)) for pair in pairs]
+    pairs = [*sort_by_gain(comparison.against_baseline().values()), *comparison.without_baseline()]
+    lines += [(COLOURS[pair.verdict], verdict_sentence(pair)) for pair in pairs]
     for label, runs in setting.methods.items():
         diverged = sum(run.diverged for run in runs)
         if diverged:
@@ -82,7 +82,7 @@ def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
         lines.append(("even", missing_text(comparison)))
     accuracies = [setting.mean(label, "last-accuracy") for label in setting.methods]
     known_accuracies = [accuracy for accuracy in accuracies if accuracy is not None]
-    lines += [("bad", remark) for remark in near_chance(known_accuracies, setting.label_counts)]
+    lines += [("bad", remark) for remark in chance_remarks(known_accuracies, setting.label_counts)]
     return lines
 
 

@@ -18,7 +18,7 @@ from sortition.report import default_page_path
 from sortition.report.gather import gather
 from sortition.report.markup import duration_text, replace_control_characters
 from sortition.report.page import Page
-from sortition.results.run_folder import INDEX, ROUNDS, Run, document, find
+from sortition.results.run_folder import INDEX, ROUNDS, Run, find, read_document
 
 LOOPBACK = "127.0.0.1"
 SCRIPT = """<script>setInterval(async () => {
@@ -102,7 +102,7 @@ class Watcher:
         played = [_played_rounds(run) for run in runs]
         lengths = [_planned_rounds(run, rounds) for run, rounds in zip(runs, played, strict=True)]
         folders = {Path(folder).resolve() for folder in self.folders}
-        planned_runs = sum(int(document(folder / INDEX).get("runs") or 0) for folder in folders)
+        planned_runs = sum(int(read_document(folder / INDEX).get("runs") or 0) for folder in folders)
         missing_runs = max(0, planned_runs - len(runs))  # as long as the longest, as far as anybody knows
         planned_rounds = sum(lengths) + missing_runs * max(lengths, default=0)
         progress = Progress(

@@ -82,7 +82,7 @@ def reproduce_preset(
     )
     context.folder.mkdir(parents=True, exist_ok=True)
     whole_plan = preset.plan()
-    groups = summary.grouped(finished)
+    groups = summary.group_runs(finished)
     page = ReproductionPage(
         preset=preset,
         options=cuts.options(),

@@ -16,7 +16,7 @@ EVENTS = ("before", "during", "after", "lost", "late", "duplicated", "stale", "j
 Record = Mapping[str, Any]  # of a round, as rounds.jsonl has it
 
 
-def places(record: Record) -> dict[str, list[int]]:
+def ids_by_place(record: Record) -> dict[str, list[int]]:
     """Return the ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
     selected = list(record.get("cohort") or ())
     completed = answered_ids(cast(RoundRecord, record))
@@ -31,11 +31,11 @@ def places(record: Record) -> dict[str, list[int]]:
     }
 
 
-def attrition(records: Iterable[Record]) -> dict[str, int]:
+def count_attrition(records: Iterable[Record]) -> dict[str, int]:
     """Count places by what became of them over all rounds, and how often each kind of fault occurred."""
     totals = dict.fromkeys((*PLACES, *EVENTS, "unsound", "rejected"), 0)
     for record in records:
-        for name, ids in places(record).items():
+        for name, ids in ids_by_place(record).items():
             totals[name] += len(ids)
         for name, occurrences in (record.get("faults") or {}).items():
             if isinstance(occurrences, int):
@@ -48,7 +48,7 @@ def attrition(records: Iterable[Record]) -> dict[str, int]:
     return totals
 
 
-def happened(totals: Mapping[str, int]) -> bool:
+def has_losses(totals: Mapping[str, int]) -> bool:
     """Tell whether anything was lost or went wrong."""
     all_completed = totals["selected"] == totals["started"] == totals["completed"]
     return not all_completed or any(totals[name] for name in totals if name not in PLACES)
@@ -58,7 +58,7 @@ def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
     """Return (N,) times ``selected`` and ``completed``; ``started`` and ``wasted`` too where work was lost."""
     counts = {name: np.zeros(n, np.int64) for name in PLACES}
     for record in records:
-        for name, ids in places(record).items():
+        for name, ids in ids_by_place(record).items():
             counts[name][ids] += 1
     if (counts["completed"] < counts["selected"]).any():
         return counts
@@ -66,34 +66,34 @@ def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
 
 
 def started(run: Run) -> float | None:
-    """Share of the selected places whose client began to train."""
+    """Return the share of the selected places whose client began to train."""
     return _share(run, "started", "selected")
 
 
 def completed(run: Run) -> float | None:
-    """Share of the selected places whose update was used."""
+    """Return the share of the selected places whose update was used."""
     return _share(run, "completed", "selected")
 
 
 def wasted(run: Run) -> float | None:
-    """Share of the started trainings that came to nothing."""
+    """Return the share of the started trainings that came to nothing."""
     return _share(run, "wasted", "started")
 
 
 def _share(run: Run, part: str, whole: str) -> float | None:
-    totals = attrition(run.records)
+    totals = count_attrition(run.records)
     if not totals[whole]:
         return None
     return totals[part] / totals[whole]
 
 
 def trainings(run: Run) -> float | None:
-    """Local trainings of all rounds: those of the cohorts, and of clients that only answered questions about them."""
+    """Count local trainings of all rounds: those of cohorts, and of clients that only answered questions on them."""
     return _counted(run, "trainings", place="started")
 
 
 def uploads(run: Run) -> float | None:
-    """Updates that were sent in all rounds. Where many train before some of them are chosen, only few are sent."""
+    """Count the updates sent in all rounds; where many train and few of them are then chosen, few are sent."""
     return _counted(run, "uploads", place="completed")
 
 
@@ -103,17 +103,17 @@ def _counted(run: Run, key: str, *, place: str) -> float | None:
         return None
     total = 0
     for record in run.records:
-        total += record[key] if key in record else len(places(record)[place])
+        total += record[key] if key in record else len(ids_by_place(record)[place])
     return float(total)
 
 
 def captured(run: Run) -> float | None:
-    """Share of the cohorts' places that adversaries held; None where the run has no attack."""
+    """Return the share of the cohorts' places that adversaries held; None where the run has no attack."""
     return _captured(run, lambda record: [1.0] * len(record["cohort"]))
 
 
 def captured_weight(run: Run) -> float | None:
-    """Share of the aggregation weight that adversaries held, as the cohorts were chosen."""
+    """Return the share of the aggregation weight that adversaries held, as the cohorts were chosen."""
     return _captured(run, lambda record: record["weights"])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sortition.results.attrition import PLACES, attrition, happened
+from sortition.results.attrition import PLACES, count_attrition, has_losses
 from sortition.results.metrics import figures_of
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
@@ -41,13 +41,13 @@ class Attacked:
     figures: Figures
 
     @property
-    def guarded(self) -> bool:
-        """Whether the registrar's guards are on."""
+    def is_guarded(self) -> bool:
+        """Tell whether the registrar's guards are on."""
         return bool(self.config.get("guards"))
 
     @property
-    def ground(self) -> dict[str, Any]:
-        """What it shares with the same setting under other guards."""
+    def config_without_guards(self) -> dict[str, Any]:
+        """Return what it shares with the same setting under other guards."""
         return {key: self.config[key] for key in self.config if key not in ("setting", "seed", "method", "guards")}
 
     def share(self, label: str, figure: str) -> str:
@@ -58,10 +58,10 @@ class Attacked:
         return f"{100 * middle.mean:.0f}"
 
 
-def losses(setting: str, totals: Totals) -> Table | None:
+def losses_table(setting: str, totals: Totals) -> Table | None:
     """Make the table of places by what became of them, means over seeds; None where nothing went wrong."""
     all_runs = [run for runs in totals.values() for run in runs]
-    if not any(happened(run) for run in all_runs):
+    if not any(has_losses(run) for run in all_runs):
         return None
     events = [name for name in EVENTS if any(run[name] for run in all_runs)]
     columns = ["method", *PLACES, *[EVENTS[name] for name in events]]
@@ -72,7 +72,7 @@ def losses(setting: str, totals: Totals) -> Table | None:
     return table
 
 
-def capture(settings: Sequence[Attacked]) -> list[Table]:
+def capture_tables(settings: Sequence[Attacked]) -> list[Table]:
     """Make the tables of adversaries' shares of places and of weight under every attack; none without attacks."""
     columns = _columns([setting for setting in settings if setting.config.get("attacks")])
     if not columns:
@@ -97,8 +97,9 @@ def _columns(settings: Sequence[Attacked]) -> list[list[Attacked]]:
     """Group settings that share a column: one without guards, then the same under guards; the others stand alone."""
     columns = []
     for setting in settings:
-        if not setting.guarded:
-            twins = [twin for twin in settings if twin.guarded and twin.ground == setting.ground]
+        if not setting.is_guarded:
+            unguarded_config = setting.config_without_guards
+            twins = [twin for twin in settings if twin.is_guarded and twin.config_without_guards == unguarded_config]
             columns.append([setting, *twins])
     placed = {setting.name for column in columns for setting in column}
     return columns + [[setting] for setting in settings if setting.name not in placed]
@@ -111,10 +112,10 @@ def attrition_tables(
     losses_by_setting = {}
     attacked = []
     for setting, methods in groups.items():
-        totals = {label: [attrition(run.records) for run in runs.values()] for label, runs in methods.items()}
-        if table := losses(setting, totals):
+        totals = {label: [count_attrition(run.records) for run in runs.values()] for label, runs in methods.items()}
+        if table := losses_table(setting, totals):
             losses_by_setting[setting] = table
         figures = {label: [figures_of(run) for run in runs.values()] for label, runs in methods.items()}
         any_run = next(run for runs in methods.values() for run in runs.values())
         attacked.append(Attacked(name=setting, config=any_run.config, figures=figures))
-    return losses_by_setting, capture(attacked)
+    return losses_by_setting, capture_tables(attacked)

@@ -19,7 +19,7 @@ from sortition.core.errors import InputError, bad, unknown
 from sortition.results.equal_cost import AT_COST, AUC, checked_currency, usual_currency
 from sortition.results.metrics import speed_ratio
 from sortition.results.reference_lines import REFERENCES
-from sortition.results.run_folder import INDEX, document
+from sortition.results.run_folder import INDEX, read_document
 from sortition.results.statistics import (
     BETTER,
     FEWEST_SEEDS,
@@ -34,7 +34,7 @@ from sortition.results.statistics import (
     compare_pairs,
     holm,
 )
-from sortition.results.sweeps import Config, flat, value_text
+from sortition.results.sweeps import Config, flattened, value_text
 from sortition.results.task_metric import higher_is_better
 
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
@@ -116,16 +116,16 @@ def criteria_of(
     """Return the criteria of the studies in these folders; arguments that are not None override them."""
     if margin is not None and not 0 < margin <= LARGEST_MARGIN:
         raise bad("--margin", f"> 0 and at most {LARGEST_MARGIN:g} points", margin)
-    indices = [document(path) for folder in folders for path in _indices(Path(folder))]
-    margins = [float(index.get("margin", MARGIN)) for index in indices]
-    baselines = [str(index.get("baseline", "")) for index in indices]
-    pairings = [bool(index.get("all_pairs", False)) for index in indices]
-    costs = [str(index.get("cost", "")) for index in indices]
+    study_indices = [read_document(path) for folder in folders for path in _indices(Path(folder))]
+    margins = [float(index.get("margin", MARGIN)) for index in study_indices]
+    baselines = [str(index.get("baseline", "")) for index in study_indices]
+    all_pairs_choices = [bool(index.get("all_pairs", False)) for index in study_indices]
+    costs = [str(index.get("cost", "")) for index in study_indices]
     agreed_cost = _agreed("cost", cost, costs, default="")
     return Criteria(
         margin=_agreed("margin", margin, margins, default=MARGIN),
         baseline=_agreed("baseline", baseline, baselines, default=""),
-        all_pairs=_agreed("all-pairs", all_pairs, pairings, default=False),
+        all_pairs=_agreed("all-pairs", all_pairs, all_pairs_choices, default=False),
         cost=checked_currency(agreed_cost, "--cost") if agreed_cost else None,
     )
 
@@ -160,28 +160,28 @@ def _indices(folder: Path) -> list[Path]:
     return [folder / INDEX]
 
 
-def baseline_of(names: Mapping[str, str], wanted: str = "") -> str | None:
-    """The label that others are compared with, from label → method; None where it is not among them.
+def baseline_of(names: Mapping[str, str], wanted_baseline: str = "") -> str | None:
+    """Return the label that others are compared with, from label → method; None where it is not among them.
 
     A wanted baseline is a label, or else the name of a method. Without one it is the method ``uniform``, whatever its
     label is: a label alone makes no baseline.
     """
-    if wanted and wanted in names:
-        return wanted
-    name = wanted or BASELINE
+    if wanted_baseline and wanted_baseline in names:
+        return wanted_baseline
+    name = wanted_baseline or BASELINE
     labels = [label for label, method in names.items() if method == name and label not in REFERENCES]
     if name in labels:
         return name
     return next(iter(labels), None)
 
 
-def check_baseline(wanted: str, settings: Sequence[Mapping[str, str]]) -> None:
+def check_baseline(wanted_baseline: str, settings: Sequence[Mapping[str, str]]) -> None:
     """Refuse a baseline that no setting has; each setting is given as label → method."""
-    if wanted in REFERENCES:
-        raise bad("baseline", "a method that selects clients", wanted)
-    if wanted and not any(baseline_of(names, wanted) for names in settings):
+    if wanted_baseline in REFERENCES:
+        raise bad("baseline", "a method that selects clients", wanted_baseline)
+    if wanted_baseline and not any(baseline_of(names, wanted_baseline) for names in settings):
         labels = list(dict.fromkeys(label for names in settings for label in names if label not in REFERENCES))
-        raise unknown("baseline", wanted, labels, "the study")
+        raise unknown("baseline", wanted_baseline, labels, "the study")
 
 
 def resolution_of(manifests: Sequence[Mapping[str, Any]], metric: str) -> float | None:
@@ -221,39 +221,39 @@ class SettingComparison:
 
     @cached_property
     def higher(self) -> bool:
-        """Whether more of the metric is better."""
+        """Tell whether more of the metric is better."""
         config = next((config for configs in self.configs.values() for config in configs.values()), {})
         return higher_is_better(config, self.metric)
 
     @property
-    def compared(self) -> tuple[str, str]:
-        """The figures that are compared: the one at the end, which decides, and the one of the whole curve."""
+    def compared_figures(self) -> tuple[str, str]:
+        """Return the figures that are compared: the one at the end, which decides, and the one of the whole curve."""
         if self.budget is None:
             return IN_ROUNDS
         return AT_EQUAL_COST
 
     @property
     def basis(self) -> Window | Budget | None:
-        """What the figure at the end is taken of: the last rounds, or a budget."""
+        """Return what the figure at the end is taken of: the last rounds, or a budget."""
         if self.budget is None:
             return self.window
         return self.budget
 
     @property
     def currency(self) -> Currency:
-        """What is counted as cost."""
+        """Return what is counted as cost."""
         if self.budget is None:
             return "rounds"
         return self.budget.currency
 
     @cached_property
     def baseline(self) -> str | None:
-        """The label that others are compared with; None where the setting lacks it."""
+        """Return the label that others are compared with; None where the setting lacks it."""
         return baseline_of(self.names, self.criteria.baseline)
 
     @cached_property
     def missing(self) -> Missing | None:
-        """Why no method can be judged; None where some can be."""
+        """Say why no method can be judged; None where some can be."""
         if self.baseline is None:
             return Missing.NO_BASELINE
         comparisons = self.against_baseline().values()
@@ -267,7 +267,7 @@ class SettingComparison:
 
     @cached_property
     def leader(self) -> str:
-        """The best of the methods that are shown better, fairly if any is; else the best of all but the baseline."""
+        """Return the best of the methods shown better, fairly if any is; else the best of all but the baseline."""
         better = [comparison for comparison in self.against_baseline().values() if comparison.verdict == BETTER]
         fairly_better = [comparison for comparison in better if not comparison.unlike]
         if better:
@@ -279,7 +279,8 @@ class SettingComparison:
 
     def _height(self, label: str) -> float:
         """Return a method's mean at the end of training, so that more is better; −∞ where it is not known."""
-        middle = centre([figures.get(f"{self.compared[0]}-{self.metric}") for figures in self.figures[label].values()])
+        end_figure = f"{self.compared_figures[0]}-{self.metric}"
+        middle = centre([figures.get(end_figure) for figures in self.figures[label].values()])
         if middle is None or math.isnan(middle.mean):
             return -math.inf
         if self.higher:
@@ -304,7 +305,7 @@ class SettingComparison:
 
     def every_pair(self, figure: str = "") -> list[Comparison]:
         """Return all comparisons of the family: those with the baseline, then the others."""
-        return self._families[figure or self.compared[0]]
+        return self._families[figure or self.compared_figures[0]]
 
     @cached_property
     def to_target(self) -> list[Comparison]:
@@ -312,7 +313,7 @@ class SettingComparison:
 
         Where a run of a pair did not reach it, those that did are a choice of the lucky ones, and there is no verdict.
         """
-        figure = to_target(self.currency)
+        figure = figure_to_target(self.currency)
         values = {
             label: {seed: figures.get(figure) for seed, figures in runs.items()} for label, runs in self.figures.items()
         }
@@ -343,7 +344,7 @@ class SettingComparison:
                 for comparison in self._family(figure)
                 if comparison.method in shown_labels and comparison.baseline in shown_labels
             ]
-            for figure in self.compared
+            for figure in self.compared_figures
         }
 
     def _family(self, figure: str) -> list[Comparison]:
@@ -365,7 +366,7 @@ class SettingComparison:
             margin=self.criteria.margin,
             resolution=self.resolution,
         )
-        return [self._described(comparison, figure) for comparison in comparisons]
+        return [self._with_facts(comparison, figure) for comparison in comparisons]
 
     def _pairs(self) -> list[tuple[str, str]]:
         methods = [label for label in self.figures if label not in REFERENCES and label != self.baseline]
@@ -376,26 +377,32 @@ class SettingComparison:
             pairs += combinations(methods, 2)
         return pairs
 
-    def _described(self, comparison: Comparison, figure: str) -> Comparison:
+    def _with_facts(self, comparison: Comparison, figure: str) -> Comparison:
         """Add what the runs themselves say: whether they are alike, what they cost, and how soon they learnt."""
         method_runs = self.figures[comparison.method]
         baseline_runs = self.figures[comparison.baseline]
-        if self._cannot_be_compared(comparison.method) and _ended_apart(method_runs, baseline_runs):
+        if self._cannot_be_compared(comparison.method) and _ended_at_different_rounds(method_runs, baseline_runs):
             comparison = _without_verdict(comparison, Reason.ENDED_APART)
-        speed_ratios = _speed_ratios(method_runs, baseline_runs, to_target(self.currency))
+        speed_ratios = _speed_ratios(method_runs, baseline_runs, figure_to_target(self.currency))
         middle = centre(speed_ratios, geometric=True)
+        speed_up = None
+        if middle is not None:
+            speed_up = middle.mean
+        window = None
+        if self.budget is None:
+            window = self.window
         return replace(
             comparison,
             figure=figure,
-            window=self.window if self.budget is None else None,
+            window=window,
             budget=self.budget,
             unlike=(
                 *unlike_seeds(method_runs, baseline_runs),
-                *unlike(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
+                *unlike_keys(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
             ),
             traffic_ratio=self._cost_ratio(method_runs, baseline_runs, "megabytes"),
             passes_ratio=self._cost_ratio(method_runs, baseline_runs, "passes"),
-            speed_up=None if middle is None else middle.mean,
+            speed_up=speed_up,
             reached=len(speed_ratios),
         )
 
@@ -427,7 +434,7 @@ def shown_better(comparisons: Sequence[Comparison]) -> list[Comparison]:
     ]
 
 
-def unlike(method_configs: Mapping[int, Config], baseline_configs: Mapping[int, Config]) -> tuple[Unlike, ...]:
+def unlike_keys(method_configs: Mapping[int, Config], baseline_configs: Mapping[int, Config]) -> tuple[Unlike, ...]:
     """Return the shared keys in which the configurations of two methods differ on any seed that both have."""
     differing: dict[str, Unlike] = {}
     for seed in method_configs:
@@ -454,13 +461,13 @@ def with_inputs(config: Config, manifest: Mapping[str, Any]) -> Config:
     A file of data can change between two runs of one configuration; methods on other data are not compared fairly.
     """
     data = manifest.get("data") or {}
-    found = {
+    stored_inputs = {
         "digest": data.get("digest"),
         "partition_digest": data.get("partition"),
         "test_examples": manifest.get("test_examples"),
     }
-    known = {key: str(value)[:SHOWN_DIGEST] for key, value in found.items() if value is not None}
-    return {**config, "data": {**config.get("data", {}), **known}}
+    known_inputs = {key: str(value)[:SHOWN_DIGEST] for key, value in stored_inputs.items() if value is not None}
+    return {**config, "data": {**config.get("data", {}), **known_inputs}}
 
 
 def unlike_seeds(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> tuple[Unlike, ...]:
@@ -490,11 +497,11 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def _shared_values(config: Config) -> dict[str, Any]:
-    values = flat({key: config[key] for key in SHARED if key in config})
+    values = flattened({key: config[key] for key in SHARED if key in config})
     return {key: value for key, value in values.items() if key not in OF_THE_METHOD}
 
 
-def _ended_apart(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> bool:
+def _ended_at_different_rounds(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> bool:
     """Tell whether runs of one seed played different numbers of rounds, where both are known."""
     for seed in method_runs:
         if seed in baseline_runs:
@@ -529,7 +536,7 @@ def _censored(comparison: Comparison, values: Mapping[str, Mapping[int, float | 
     return _without_verdict(comparison, Reason.NOT_REACHED)
 
 
-def to_target(currency: Currency) -> str:
+def figure_to_target(currency: Currency) -> str:
     """Return the figure that speed-ups are made of: the cost to the target, by the running mean."""
     return f"{currency}-to-target-smoothed"
 

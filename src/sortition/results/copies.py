@@ -13,7 +13,7 @@ from sortition.results.run_folder import Run
 
 
 def fingerprint(run: Run) -> str:
-    """A digest of what a run measured; two seeds of a method never share it honestly. Empty before any evaluation."""
+    """Return a digest of what a run measured, which no two seeds honestly share; empty before any evaluation."""
     evaluations = [
         (record["round"], record["test"].get("accuracy"), record["test"].get("loss"))
         for record in run.records
@@ -42,7 +42,7 @@ class Copy:
 
     @property
     def text(self) -> str:
-        """Why the run is not counted."""
+        """Say why the run is not counted."""
         return (
             f"{self.setting}: seed {self.seed} of {self.method} has the same records as seed {self.first}: it is the "
             "same run under another number, and is not counted."
@@ -56,7 +56,7 @@ class CopyFinder:
         self._first_seeds: dict[tuple[str, str, str], int] = {}
 
     def copy_of(self, setting: str, method: str, seed: int, digest: str) -> Copy | None:
-        """What this run repeats; None where it is the first of its records."""
+        """Return what this run repeats; None where it is the first of its records."""
         first = self._first_seeds.setdefault((setting, method, digest), seed)
         if not digest or first == seed:
             return None
@@ -64,7 +64,7 @@ class CopyFinder:
 
 
 def without_copies(runs: Iterable[Run]) -> tuple[list[Run], list[Copy]]:
-    """The runs that count, and those that are copies of another seed."""
+    """Return the runs that count, and those that are copies of another seed."""
     finder = CopyFinder()
     counted: list[Run] = []
     copies: list[Copy] = []

@@ -30,7 +30,7 @@ class Fairness:
 
 
 def sigma(counts: Array, distance: Array, epsilon: float) -> float:
-    """σ of eqs. 33 and 34: spread of selection counts among the clients nearer than ε, averaged over clients.
+    """Return σ of eqs. 33 and 34: the spread of selection counts among clients nearer than ε, averaged over clients.
 
     Args:
         counts: (N,) rounds in which each client was chosen.
@@ -46,7 +46,7 @@ def sigma(counts: Array, distance: Array, epsilon: float) -> float:
 
 
 def individual_fairness(counts: Array, rounds: int, distance: Array, epsilon: float, delta: float) -> Fairness:
-    """The (ε, δ) check of eq. 7 on p_i = n_i / T; a pair is counted once."""
+    """Check (ε, δ) fairness by eq. 7 on p_i = n_i / T; a pair is counted once."""
     counts, distance = _checked(counts, distance, epsilon)
     if rounds < 1:
         raise bad("individual_fairness.rounds", "≥ 1", rounds)
@@ -62,7 +62,7 @@ def individual_fairness(counts: Array, rounds: int, distance: Array, epsilon: fl
 
 
 def selection_counts(cohorts: Iterable[npt.ArrayLike], n_clients: int) -> Ids:
-    """(N,) in how many cohorts each client was."""
+    """Return in how many cohorts each client was (N,)."""
     counts = np.zeros(n_clients, np.int64)
     for ids in cohorts:
         counts[np.asarray(ids, np.int64)] += 1

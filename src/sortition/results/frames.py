@@ -17,19 +17,19 @@ from sortition.results.comparisons import DEFAULT, Criteria
 from sortition.results.metrics import diverged, figures_of, wall_clock
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Comparison, centre
-from sortition.results.sweeps import swept
+from sortition.results.sweeps import find_swept_values
 
 FORMATS = ("csv", "parquet")
 Row = dict[str, Any]  # column → text, number, truth value or None
 FORMULA = r"^[=+\-@\t\r]"  # how a formula begins in a spreadsheet
 
 
-def frames(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> dict[str, pl.DataFrame]:
+def make_frames(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> dict[str, pl.DataFrame]:
     """Return name → table: ``rounds`` (one row a round), ``runs`` (a run), ``methods`` (means) and ``comparisons``."""
     chosen = list(runs)
     if not chosen:
         raise InputError("There must be at least one run to export; got none. Make some with: sortition run study.toml")
-    groups = summary.finished(chosen).groups
+    groups = summary.sort_finished(chosen).groups
     methods = [row for setting, methods in groups.items() for row in _method_rows(setting, methods, criteria)]
     comparisons = [row for setting, methods in groups.items() for row in _comparison_rows(setting, methods, criteria)]
     return {
@@ -40,7 +40,7 @@ def frames(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> dict[str, pl.Da
     }
 
 
-def write(tables: dict[str, pl.DataFrame], folder: Path, kind: str = "csv") -> list[Path]:
+def write_frames(tables: dict[str, pl.DataFrame], folder: Path, kind: str = "csv") -> list[Path]:
     """Write one file a table and return their paths; empty tables are left out."""
     if kind not in FORMATS:
         raise bad("--format", f"one of {', '.join(FORMATS)}", kind)
@@ -65,10 +65,10 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     if texts:
         frame = frame.with_columns(pl.col(texts).str.replace(FORMULA, "'$0"))
-    frame.rename({name: no_formula(name) for name in frame.columns}).write_csv(path)
+    frame.rename({name: escape_formula(name) for name in frame.columns}).write_csv(path)
 
 
-def no_formula(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Return a text that a spreadsheet takes for a text, with an apostrophe before what would be a formula."""
     if re.match(FORMULA, text):
         return f"'{text}"
@@ -81,13 +81,13 @@ def _frame(rows: Sequence[Row]) -> pl.DataFrame:
 
 def _run_rows(runs: Sequence[Run]) -> list[Row]:
     """Return the figures of each run, with the swept values of its setting."""
-    swept_values = swept({run.setting: run.config for run in runs})
+    values_by_setting = find_swept_values({run.setting: run.config for run in runs})
     return [
         {
             "setting": run.setting,
             "method": run.method,
             "seed": run.seed,
-            **{key: _cell(value) for key, value in swept_values[run.setting].items()},
+            **{key: _cell(value) for key, value in values_by_setting[run.setting].items()},
             "done": run.done,
             "diverged": diverged(run),
             **figures_of(run),
@@ -106,7 +106,7 @@ def _cell(value: Any) -> Any:
 
 def _method_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Iterator[Row]:
     """Yield one row a figure of a method, those at equal cost included where a cost other than rounds is counted."""
-    for label, runs in summary.figures(methods, summary.budget_of(methods, criteria)).items():
+    for label, runs in summary.figures_by_seed(methods, summary.budget_of(methods, criteria)).items():
         for key in dict.fromkeys(key for figures in runs.values() for key in figures):
             middle = centre([figures.get(key) for figures in runs.values()])
             if middle is not None:
@@ -116,7 +116,7 @@ def _method_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Ite
                     "figure": key,
                     "mean": middle.mean,
                     "sd": middle.sd,
-                    "seeds": middle.known,
+                    "seeds": middle.n_known,
                     "of": middle.total,
                 }
 
@@ -124,7 +124,7 @@ def _method_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Ite
 def _comparison_rows(setting: str, methods: summary.Runs, criteria: Criteria) -> Iterator[Row]:
     """Yield one row a comparison, with all that is known of it."""
     comparison = summary.comparison_of(methods, criteria)
-    for figure in comparison.compared:
+    for figure in comparison.compared_figures:
         for pair in comparison.every_pair(figure):
             yield {"setting": setting, **_comparison_row(pair)}
     for pair in comparison.to_target:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sortition.results.comparisons import SettingComparison, shown_better
 from sortition.results.statistics import BETTER, Comparison
-from sortition.results.verdict_words import NAMED_METHODS, counted, missing_text, size_and_period, unfair_warning
+from sortition.results.verdict_words import NAMED_METHODS, count_verdicts, missing_text, size_and_period, unfair_warning
 
 
 def headline(setting: SettingComparison) -> str:
@@ -16,7 +16,7 @@ def headline(setting: SettingComparison) -> str:
     comparisons = list(setting.against_baseline().values())
     better = sum(comparison.verdict == BETTER for comparison in comparisons)
     if not better:
-        text = f"No method is shown better than {setting.baseline}: {counted(comparisons)}."
+        text = f"No method is shown better than {setting.baseline}: {count_verdicts(comparisons)}."
     else:
         text = _winner(setting.against_baseline()[setting.leader], better=better, methods=len(comparisons))
     return f"{text} {unfair_warning(comparisons)}".rstrip()
@@ -51,7 +51,7 @@ def headline_over_settings(settings: Sequence[SettingComparison]) -> str:
 
 
 def _winners(comparisons: Sequence[Comparison], settings: int) -> str:
-    """``d in 2 of 2 settings, c in 1 of 2 settings, and 1 more``: by settings won, then by gain."""
+    """List winners by settings won, then by gain: ``d in 2 of 2 settings, c in 1 of 2 settings, and 1 more``."""
     gains: dict[str, list[float]] = {}
     for comparison in comparisons:
         gains.setdefault(comparison.method, []).append(comparison.gain)

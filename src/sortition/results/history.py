@@ -26,7 +26,7 @@ from sortition.core.round_record import ABOUT, HISTORY, RoundRecord, answered_id
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines
 from sortition.results.names import ClientNames
-from sortition.results.run_folder import CONFIG, document, lines
+from sortition.results.run_folder import CONFIG, read_document, read_records
 
 MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory
 BACKENDS = {"flower": "Flower", "nvflare": "NVIDIA FLARE", "server": "its own server"}
@@ -47,74 +47,74 @@ class History:
 
     @property
     def name(self) -> str:
-        """The NAME of the checkpoint."""
+        """Return the NAME of the checkpoint."""
         return self.path.name.removesuffix(HISTORY)
 
     @property
     def title(self) -> str:
-        """The name as a headline: without an ending."""
+        """Return the name as a headline: without an ending."""
         return self.name.removesuffix(".npz").removesuffix(".jsonl") or self.name
 
-    def beside(self, ending: str) -> Path:
-        """A file that belongs to the same checkpoint."""
+    def path_beside(self, ending: str) -> Path:
+        """Return the path of a file that belongs to the same checkpoint."""
         return self.path.with_name(self.name + ending)
 
     @cached_property
     def records(self) -> list[RoundRecord]:
-        """One record a round, in order, each one sound in itself and with those before it."""
-        records = cast(list[RoundRecord], lines(self.path, "record"))
+        """Return one record a round, in order, each one sound in itself and with those before it."""
+        records = cast(list[RoundRecord], read_records(self.path, "record"))
         for number, record in enumerate(records, 1):
             if fault := _fault(record):
                 raise StorageError(f"{self.path} is damaged in line {number}: {fault}.")
-        for number, (earlier, later) in enumerate(pairwise(records), 2):
-            if later["round"] <= earlier["round"]:
+        for number, (previous, record) in enumerate(pairwise(records), 2):
+            if record["round"] <= previous["round"]:
                 raise StorageError(f"{self.path} is damaged in line {number}: rounds must follow each other.")
-            if later.get("members", 0) < earlier.get("members", 0):
+            if record.get("members", 0) < previous.get("members", 0):
                 raise StorageError(f"{self.path} is damaged in line {number}: members must not get fewer.")
         return records
 
-    def played(self) -> list[RoundRecord]:
-        """The records, of which there must be one."""
+    def played_records(self) -> list[RoundRecord]:
+        """Return the records, of which there must be one."""
         if not self.records:
             raise StorageError(f"{self.path} has no round yet.")
         return self.records
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What NAME.about.json says; empty where there is none."""
+        """Return what NAME.about.json says; empty where there is none."""
         if not self.path.name.endswith(HISTORY):
             return {}
-        return document(self.beside(ABOUT), "about")
+        return read_document(self.path_beside(ABOUT), "about")
 
     @property
     def method(self) -> str:
-        """The class of the method, where the history is of a known one."""
+        """Return the class of the method, where the history is of a known one."""
         return printable(str(self.about.get("method") or "the method"))
 
     @property
     def backend(self) -> str:
-        """What ran the federation, in words; empty where that is not known."""
+        """Return what ran the federation, in words; empty where that is not known."""
         name = str(self.about.get("backend") or "")
         return BACKENDS.get(name, printable(name))
 
     @property
     def cohort(self) -> int:
-        """How many clients a round is to use; where nothing says so, the largest cohort."""
+        """Return how many clients a round is to use; where nothing says so, the largest cohort."""
         return int(self.about.get("cohort") or max((len(cohort_of(record)) for record in self.records), default=0))
 
     @cached_property
     def clients(self) -> int:
-        """N: how many clients are known after the last round."""
+        """Return N, how many clients are known after the last round."""
         members = max((record.get("members", 0) for record in self.records), default=0)
         if members:
             return members
-        highest_mentioned = max((client for record in self.records for client in _mentioned(record)), default=-1)
+        highest_mentioned = max((client for record in self.records for client in _mentioned_ids(record)), default=-1)
         highest_present = max((int(ids.max()) for ids in self.present() if ids.size), default=-1)
         return 1 + max(highest_mentioned, highest_present)
 
     @cached_property
     def names(self) -> ClientNames:
-        """The clients' names: those of NAME.about.json, and of everybody who was ever chosen."""
+        """Return the clients' names: those of NAME.about.json, and of everybody who was ever chosen."""
         names: dict[int, str] = {}
         for record in self.records:
             names |= zip(cohort_of(record), record.get("names") or [], strict=False)
@@ -122,8 +122,8 @@ class History:
         return ClientNames(names)
 
     def facts(self) -> dict[str, Array]:
-        """``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint is beside it and has them of all clients."""
-        checkpoint = self.beside("")
+        """Return ``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint beside it has them of all clients."""
+        checkpoint = self.path_beside("")
         if not self.path.name.endswith(HISTORY) or not checkpoint.exists():
             return {}
         arrays, header = snapshot.load(checkpoint)
@@ -139,17 +139,17 @@ class History:
         return facts
 
     def present(self) -> Iterator[Ids]:
-        """Round by round, who could be chosen; nothing at all where a record does not say it."""
+        """Return who could be chosen, round by round; nothing at all where a record does not say it."""
         if self.says_who_was_there:
             yield from (decode_ids(record["present"]) for record in self.records)
 
     @property
     def says_who_was_there(self) -> bool:
-        """Whether every record has ``present``: records of very large federations do not."""
+        """Tell whether every record has ``present``: records of very large federations do not."""
         return bool(self.records) and all("present" in record for record in self.records)
 
     def seconds(self) -> list[float | None]:
-        """How long each round took by the server's clock, which begins anew where a server went on after a stop."""
+        """Return how long each round took by the server's clock, which begins anew where a server was restarted."""
         durations: list[float | None] = []
         previous_clock = 0.0
         for record in self.records:
@@ -163,11 +163,11 @@ class History:
         return durations
 
     def record(self, round_index: int) -> RoundRecord | None:
-        """The record of a round, where there is one."""
+        """Return the record of a round, where there is one."""
         return next((record for record in self.records if record["round"] == round_index), None)
 
     def audit_log(self) -> Path | None:
-        """The audit log of the same federation, where NAME.about.json names one that lies in the same folder."""
+        """Return the audit log of the same federation, where NAME.about.json names one that lies in the same folder."""
         name = str(self.about.get("audit") or "")
         if name in ("", "..") or Path(name).name != name:  # a file from elsewhere must not lead to other folders
             return None
@@ -178,13 +178,13 @@ class History:
 
 
 def cohort_of(record: RoundRecord) -> list[int]:
-    """Who was chosen."""
+    """Return the ids of the chosen clients."""
     return record.get("cohort") or []
 
 
 def fates(record: RoundRecord) -> dict[int, Fate]:
     """Tell what became of everybody who was chosen: ``lost`` where an update was not used and nothing says why."""
-    answered = set(answered_ids(record))
+    used_clients = set(answered_ids(record))
     failed = record.get("failed") or {}
     left_out = record.get("left_out") or {}
     standby = set(record.get("standby") or ())
@@ -193,7 +193,7 @@ def fates(record: RoundRecord) -> dict[int, Fate]:
     fate_by_client: dict[int, Fate] = {}
     for client in cohort_of(record):
         fate: Fate = "lost"
-        if client in answered:
+        if client in used_clients:
             fate = "used"
         elif str(client) in failed:
             fate = "failed"
@@ -209,8 +209,8 @@ def fates(record: RoundRecord) -> dict[int, Fate]:
     return fate_by_client
 
 
-def _mentioned(record: RoundRecord) -> list[int]:
-    """Every id that a record names outside of ``present``."""
+def _mentioned_ids(record: RoundRecord) -> list[int]:
+    """Return every id that a record names outside of ``present``."""
     groups: tuple[Sequence[int], ...] = (
         cohort_of(record),
         answered_ids(record),
@@ -224,7 +224,7 @@ def _mentioned(record: RoundRecord) -> list[int]:
 
 
 def _fault(record: RoundRecord) -> str:
-    """What is wrong with a record that has the right keys and types; empty where nothing is."""
+    """Return what is wrong with a record that has the right keys and types; empty where nothing is."""
     cohort = cohort_of(record)
     weights = record.get("weights") or []
     if len(weights) != len(cohort) or len(set(cohort)) < len(cohort):
@@ -244,11 +244,13 @@ def _fault(record: RoundRecord) -> str:
 
 
 def _fault_of_answers(record: RoundRecord) -> str:
-    answered = answered_ids(record)
+    used_clients = answered_ids(record)
     used_weights = record.get("used")  # of a step, which may use work of earlier selections
     if used_weights is None:
-        return "" if set(answered) <= set(cohort_of(record)) else "answered must be clients of the cohort"
-    if len(used_weights) != len(answered) or not all(map(_is_amount, used_weights)):
+        if set(used_clients) <= set(cohort_of(record)):
+            return ""
+        return "answered must be clients of the cohort"
+    if len(used_weights) != len(used_clients) or not all(map(_is_amount, used_weights)):
         return "used must be finite and ≥ 0, one for each of answered"
     return ""
 
@@ -262,7 +264,7 @@ def _is_id(text: str) -> bool:
 
 
 def _reason_tables(record: RoundRecord) -> tuple[Mapping[str, Any], ...]:
-    """The tables from client ids to reasons."""
+    """Return the tables from client ids to reasons."""
     return record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {}
 
 
@@ -270,7 +272,7 @@ def _fault_of_ids(record: RoundRecord) -> str:
     members = record.get("members", MOST_CLIENTS)
     if members > MOST_CLIENTS:
         return f"members must be at most {MOST_CLIENTS:,}"
-    if max(_mentioned(record), default=0) >= members:
+    if max(_mentioned_ids(record), default=0) >= members:
         return f"ids must be below {members:,}, the number of members"
     if "present" not in record:
         return ""
@@ -278,20 +280,20 @@ def _fault_of_ids(record: RoundRecord) -> str:
         present = decode_ids(record["present"])
     except StorageError:
         return "present must be ids as an audit log writes them"
-    if present.size and (present.max() >= members or not _distinct(present)):
+    if present.size and (present.max() >= members or not _are_distinct(present)):
         return f"present must be distinct ids below {members:,}, the number of members"
     if present.size != record.get("available", present.size):
         return f"present has {present.size:,} clients, and available says {record.get('available')}"
     return ""
 
 
-def _distinct(ids: Ids) -> bool:
-    """Whether no id stands there twice; ids that are sorted, as they are written, take one look."""
+def _are_distinct(ids: Ids) -> bool:
+    """Tell whether no id stands there twice; ids that are sorted, as they are written, take one look."""
     return bool(np.all(ids[1:] > ids[:-1])) or np.unique(ids).size == ids.size
 
 
 def _whole_counts(name: str, rows: Array, checkpoint: Path) -> Array:
-    """Facts that count examples, as whole numbers."""
+    """Return facts that count examples, as whole numbers."""
     try:
         check_fact(name, rows, len(rows), subject=checkpoint.name)
     except InputError as error:
@@ -308,7 +310,7 @@ def find_history(source: Path) -> History | None:
     None where the source is something else, such as a run's folder or an audit log.
     """
     if source.is_dir():
-        return _in_folder(source)
+        return _find_in_folder(source)
     if source.name.endswith(HISTORY):
         return History(source)
     if source.name:
@@ -320,7 +322,7 @@ def find_history(source: Path) -> History | None:
     return None
 
 
-def _in_folder(folder: Path) -> History | None:
+def _find_in_folder(folder: Path) -> History | None:
     if (folder / CONFIG).exists():  # a run's folder
         return None
     paths = sorted(folder.glob(f"*{HISTORY}"))

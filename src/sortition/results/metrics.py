@@ -58,7 +58,7 @@ def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
     return rounds[ends], np.array(means, np.float64)
 
 
-def crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
+def first_crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
     """Return the first round at which the (smoothed) curve reaches the target; None if it never does."""
     rounds, curve = smoothed(rounds, values, smooth)
     if higher:
@@ -73,7 +73,7 @@ def crossing(rounds: Array, values: Array, target: float, *, higher: bool, smoot
 def rounds_to_target(
     run: Run, *, accuracy: float | None = None, loss: float | None = None, smooth: int = 1
 ) -> float | None:
-    """Rounds played when the target is first reached; default: the target of the run's own configuration."""
+    """Return the rounds played when the target is first reached; default: the target of the run's configuration."""
     if accuracy is None and loss is None:
         target = {key: value for key, value in run.config.get("target", {}).items() if key in (ACCURACY, LOSS)}
     else:
@@ -83,14 +83,14 @@ def rounds_to_target(
         return None
     ((metric, goal),) = target.items()
     rounds, values = run.curve(metric)
-    round_number = crossing(rounds, values, goal, higher=higher_is_better(run.config, metric), smooth=smooth)
+    round_number = first_crossing(rounds, values, goal, higher=higher_is_better(run.config, metric), smooth=smooth)
     if round_number is None:
         return None
     return float(round_number)
 
 
 def cost_to_target(run: Run, currency: Currency, **options: Unpack[TargetOptions]) -> float | None:
-    """What the run had cost when the target was first reached; the options are those of ``rounds-to-target``."""
+    """Return what the run had cost when it first reached the target; the options are those of ``rounds-to-target``."""
     rounds = rounds_to_target(run, **options)
     if rounds is None:
         return None
@@ -102,28 +102,28 @@ def cost_to_target(run: Run, currency: Currency, **options: Unpack[TargetOptions
 
 
 def seconds_to_target(run: Run, **options: Unpack[TargetOptions]) -> float | None:
-    """Simulated seconds when the target is first reached."""
+    """Return the simulated seconds when the target is first reached."""
     return cost_to_target(run, "seconds", **options)
 
 
 def megabytes_to_target(run: Run, **options: Unpack[TargetOptions]) -> float | None:
-    """Traffic until the target is first reached, in 10⁶ bytes."""
+    """Return the traffic until the target is first reached, in 10⁶ bytes."""
     return cost_to_target(run, "megabytes", **options)
 
 
 def passes_to_target(run: Run, **options: Unpack[TargetOptions]) -> float | None:
-    """Examples that clients computed on until the target is first reached."""
+    """Return how many examples clients computed on until the target is first reached."""
     return cost_to_target(run, "passes", **options)
 
 
 def at_cost(run: Run, *, of: str = "accuracy", **budget: float) -> float | None:
-    """The last evaluation at or before a cost, such as ``seconds = 600``; None where the run has cost less."""
+    """Return the last evaluation at or before a cost, such as ``seconds = 600``; None where the run has cost less."""
     currency, amount = _budget(budget)
     return value_at(run.costs()[currency], run.curve(of)[1], amount)
 
 
 def auc(run: Run, *, of: str = "accuracy", **budget: float) -> float | None:
-    """Mean over the cost from the first evaluation to ``seconds = 600`` or the like: the area under the curve."""
+    """Return the mean over the cost from the first evaluation to, say, ``seconds = 600``: the area under the curve."""
     currency, amount = _budget(budget)
     costs = run.costs()[currency]
     if not costs.size:
@@ -140,7 +140,7 @@ def _budget(budget: Mapping[str, float]) -> tuple[Currency, float]:
 
 
 def best(run: Run, *, of: str = "accuracy") -> float | None:
-    """The best evaluation."""
+    """Return the best evaluation."""
     _, values = run.curve(of)
     if not values.size:
         return None
@@ -151,7 +151,7 @@ def best(run: Run, *, of: str = "accuracy") -> float | None:
 
 
 def final(run: Run, *, of: str = "accuracy") -> float | None:
-    """The last evaluation."""
+    """Return the last evaluation."""
     _, values = run.curve(of)
     if not values.size:
         return None
@@ -159,7 +159,7 @@ def final(run: Run, *, of: str = "accuracy") -> float | None:
 
 
 def last(run: Run, *, of: str = "accuracy", last: int = LAST) -> float | None:
-    """Mean over the evaluations in the last rounds."""
+    """Return the mean over the evaluations in the last rounds."""
     rounds, values = run.curve(of)
     if not values.size:
         return None
@@ -179,7 +179,7 @@ def window_of(rounds: Array) -> Window | None:
     return Window(
         rounds=min(LAST, played),
         evaluations=int(in_last_rounds(rounds).sum()),
-        whole=played <= LAST,
+        is_whole_run=played <= LAST,
     )
 
 
@@ -190,7 +190,7 @@ def longest_window(curves: Iterable[Array]) -> Window | None:
 
 
 def mean(run: Run, *, of: str = "accuracy", **span: int) -> float | None:
-    """Mean over the evaluations in rounds ``from`` … ``to``, 1-based, both in."""
+    """Return the mean over the evaluations in rounds ``from`` … ``to``, 1-based, both in."""
     rounds, values = run.curve(of)
     inside = (rounds >= span.get("from", 1)) & (rounds <= span.get("to", np.inf))
     if not inside.any():
@@ -199,7 +199,7 @@ def mean(run: Run, *, of: str = "accuracy", **span: int) -> float | None:
 
 
 def peak_minus_final(run: Run, *, of: str = "accuracy") -> float | None:
-    """How much of the best was lost at the end."""
+    """Return how much of the best was lost at the end."""
     peak = best(run, of=of)
     end = final(run, of=of)
     if peak is None or end is None:
@@ -208,17 +208,17 @@ def peak_minus_final(run: Run, *, of: str = "accuracy") -> float | None:
 
 
 def diverged(run: Run) -> bool:
-    """Whether the test loss is not finite, or above that of guessing in the whole last quarter of the evaluations."""
+    """Tell whether the test loss is not finite, or above that of guessing in all of the last quarter of evaluations."""
     _, losses = run.curve("loss")
     label_counts = run.federation().get("label_counts")
     if label_counts is None:
         classes = None
     else:
         classes = label_counts.shape[1]
-    return divergent(losses, classes)
+    return is_divergent(losses, classes)
 
 
-def divergent(losses: Array, classes: int | None) -> bool:
+def is_divergent(losses: Array, classes: int | None) -> bool:
     """Tell the same of a curve; it starts at the loss of guessing among the classes, ln C, or at its first value."""
     if not np.isfinite(losses).all():
         return True
@@ -232,8 +232,8 @@ def divergent(losses: Array, classes: int | None) -> bool:
     return bool((last_quarter > start).all())
 
 
-def near_chance(accuracies: Sequence[float], label_counts: Array | None) -> list[str]:
-    """A remark where all accuracies are within :data:`CHANCE` of always guessing the most frequent label."""
+def chance_remarks(accuracies: Sequence[float], label_counts: Array | None) -> list[str]:
+    """Remark that all accuracies are within :data:`CHANCE` of always guessing the most frequent label."""
     if label_counts is None or not accuracies or not label_counts.sum():
         return []
     guess = float(label_counts.sum(axis=0).max() / label_counts.sum())
@@ -246,7 +246,7 @@ def near_chance(accuracies: Sequence[float], label_counts: Array | None) -> list
 
 
 def speed_up(run: Run, *, reference: Run, **options: Unpack[TargetOptions]) -> float | None:
-    """Rounds to target of the reference over those of the run, same seed; None unless both reached it."""
+    """Return the reference's rounds to target over the run's, same seed; None unless both reached it."""
     return speed_ratio(rounds_to_target(run, **options), rounds_to_target(reference, **options))
 
 
@@ -258,7 +258,7 @@ def speed_ratio(rounds: float | None, reference_rounds: float | None) -> float |
 
 
 def gap(run: Run, *, reference: Run, of: str = "accuracy", smooth: int = 20) -> float | None:
-    """Mean absolute difference of the smoothed curves of a run and its reference."""
+    """Return the mean absolute difference of the smoothed curves of a run and its reference."""
     _, run_curve = smoothed(*run.curve(of), smooth)
     _, reference_curve = smoothed(*reference.curve(of), smooth)
     shorter = min(run_curve.size, reference_curve.size)
@@ -268,7 +268,7 @@ def gap(run: Run, *, reference: Run, of: str = "accuracy", smooth: int = 20) -> 
 
 
 def worst_tenth(run: Run) -> float | None:
-    """Mean accuracy, or metric of the task, of the tenth of clients that the model serves worst."""
+    """Return the mean accuracy, or metric of the task, of the tenth of clients that the model serves worst."""
     clients = run.clients()
     scores = clients.get("metric", clients.get("accuracy", np.empty(0)))
     evaluated = scores[np.isfinite(scores)]
@@ -280,7 +280,7 @@ def worst_tenth(run: Run) -> float | None:
 
 
 def shares(run: Run, *, raw: bool = False) -> Floats:
-    """Times selected over times available, of clients ever available; ``raw`` gives plain counts."""
+    """Return times selected over times available, of clients ever available; ``raw`` gives plain counts."""
     counts = run.clients()
     if not counts:
         return np.empty(0)
@@ -292,12 +292,12 @@ def shares(run: Run, *, raw: bool = False) -> Floats:
 
 
 def jain(run: Run, *, raw: bool = False) -> float | None:
-    """Jain's index (Σx)² / (n Σx²) of the selection shares: 1 is even."""
+    """Return Jain's index (Σx)² / (n Σx²) of the selection shares: 1 is even."""
     return jain_index(shares(run, raw=raw))
 
 
 def gini(run: Run, *, raw: bool = False) -> float | None:
-    """Gini's coefficient of the selection shares: 0 is even."""
+    """Return Gini's coefficient of the selection shares: 0 is even."""
     x = np.sort(shares(run, raw=raw))
     if not x.any():
         return None
@@ -307,7 +307,7 @@ def gini(run: Run, *, raw: bool = False) -> float | None:
 
 
 def count_variance(run: Run) -> float | None:
-    """Variance of the plain selection counts."""
+    """Return the variance of the plain selection counts."""
     counts = shares(run, raw=True)
     if not counts.size:
         return None
@@ -315,7 +315,7 @@ def count_variance(run: Run) -> float | None:
 
 
 def never_selected(run: Run) -> float | None:
-    """Share of the clients ever available that never trained."""
+    """Return the share of the clients ever available that never trained."""
     counts = shares(run, raw=True)
     if not counts.size:
         return None
@@ -323,14 +323,14 @@ def never_selected(run: Run) -> float | None:
 
 
 def megabytes(run: Run) -> float | None:
-    """All that crossed the wire, in 10⁶ bytes."""
+    """Return all that crossed the wire, in 10⁶ bytes."""
     if not run.records:
         return None
     return sum(total_bytes(record) for record in run.records) / 1e6
 
 
 def passes(run: Run) -> float | None:
-    """Examples that clients computed on in all rounds; None where no record counts them."""
+    """Return how many examples clients computed on in all rounds; None where no record counts them."""
     counted = [record for record in run.records if record.get("passes")]
     if not counted:
         return None
@@ -338,7 +338,7 @@ def passes(run: Run) -> float | None:
 
 
 def seconds(run: Run) -> float | None:
-    """Simulated seconds of all rounds, by the clock of the federation; None where it has none."""
+    """Return the simulated seconds of all rounds, by the clock of the federation; None where it has none."""
     if not run.records:
         return None
     clock = run.records[-1].get("clock")
@@ -348,12 +348,12 @@ def seconds(run: Run) -> float | None:
 
 
 def wall_clock(run: Run) -> float | None:
-    """Wall-clock seconds that the simulator took for all rounds."""
+    """Return the wall-clock seconds that the simulator took for all rounds."""
     return _total_seconds(run, "total")
 
 
 def selection_ms(run: Run) -> float | None:
-    """Mean wall-clock milliseconds that the method itself took in a round, its questions' answers aside."""
+    """Return the mean wall-clock milliseconds that the method took in a round, without its questions' answers."""
     total = _total_seconds(run, "select")
     if total is None:
         return None

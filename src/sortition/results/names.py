@@ -31,56 +31,57 @@ class ClientNames:
     def __len__(self) -> int:
         return len(self._names)
 
-    def short(self, client: int) -> str:
-        """The name alone, or the id where there is none: for axes and tables that have a column of ids."""
+    def short_name(self, client: int) -> str:
+        """Return the name alone, or the id where there is none: for axes and tables that have a column of ids."""
         return printable(self._names.get(client, str(client)))
 
-    def called(self, client: int) -> str:
-        """The name with its id, ``hospital-2 (id 4)``; without a name, or with one that is the id, ``client 4``."""
-        name = self.short(client)
+    def name_with_id(self, client: int) -> str:
+        """Return the name with its id, ``hospital-2 (id 4)``; ``client 4`` without a name, or where it is the id."""
+        name = self.short_name(client)
         if name == str(client):
             return f"client {client}"
         return f"{name} (id {client})"
 
-    def at_the_start(self, client: int) -> str:
-        """The same as a sentence begins with it: a name keeps its first letter."""
-        text = self.called(client)
+    def sentence_start(self, client: int) -> str:
+        """Return what a sentence calls a client that it begins with: ``Client 4``; a name keeps its first letter."""
+        text = self.name_with_id(client)
         if text == f"client {client}":
             return f"Client {client}"
         return text
 
-    def listed(self, clients: Iterable[int], most: int = LISTED) -> str:
-        """Clients with commas between them; bare ids where they have no names."""
+    def list_clients(self, clients: Iterable[int], most: int = LISTED) -> str:
+        """List clients with commas between them, by bare ids where they have no names."""
         ids = list(clients)
-        texts = [self.called(client).removeprefix("client ") for client in ids[:most]]
+        texts = [self.name_with_id(client).removeprefix("client ") for client in ids[:most]]
         if len(ids) > most:
             texts.append("…")
         return ", ".join(texts)
 
-    def find(self, text: str, known: int, when: str) -> int:
-        """The id of the client that a user means by a name or an id.
+    def find(self, text: str, n_known: int, when: str) -> int:
+        """Return the id of the client that a user means by a name or an id.
 
         Args:
             text: a name, an id, or ``name:…`` and ``id:…`` where a text could be either.
-            known: how many clients there were.
-            when: of which round that is, for the message.
+            n_known: how many clients there were.
+            when: in which round that was, in the words of the message.
         """
-        by_name = [client for client, name in self._names.items() if text in (name, f"name:{name}") and client < known]
+        by_name = [
+            client for client, name in self._names.items() if text in (name, f"name:{name}") and client < n_known
+        ]
         digits = text.removeprefix("id:")
         is_id = digits.isascii() and digits.isdigit() and len(digits) < 20
         candidates = set(by_name)
-        if is_id and int(digits) < known:
+        if is_id and int(digits) < n_known:
             candidates.add(int(digits))
         if len(candidates) == 1:
             return candidates.pop()
         if candidates:
-            meant = " and ".join(self.called(client) for client in sorted(candidates))
+            meant = " and ".join(self.name_with_id(client) for client in sorted(candidates))
             raise bad("--client", "one client", f"{text!r}, which means {meant}", f"Write id:{text} or name:{text}.")
-        rule = f"0 to {known - 1}, the clients known {when}"
+        rule = f"0 to {n_known - 1}, the clients known {when}"
         if not self._names:
-            if is_id:
-                hint = ""
-            else:
+            hint = ""
+            if not is_id:
                 hint = "No names of clients are known here: --names gives a file of them."
             raise bad("--client", rule, text, hint)
         raise bad(
@@ -89,12 +90,12 @@ class ClientNames:
 
 
 def names_by_id(names: Iterable[str]) -> ClientNames:
-    """Names in the order of their ids."""
+    """Return names that are given in the order of their ids."""
     return ClientNames(dict(enumerate(names)))
 
 
 def read_names(path: Path) -> ClientNames:
-    """The names in a file that the user gives: NAME.about.json, a disclosure that has names, or a bare list."""
+    """Read names from a file that the user gives: NAME.about.json, a disclosure with names, or a bare list."""
     try:
         content: object = json.loads(read_regular(path))
     except FileNotFoundError:

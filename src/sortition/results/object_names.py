@@ -6,7 +6,7 @@ GIVEN_IN_PYTHON = "sortition.studies.python_objects:"  # begins the name of such
 
 
 def is_given_in_python(name: object) -> bool:
-    """Whether a name stands for an array, function, class or module that Python gave, not for a file or a set."""
+    """Tell whether a name stands for an array, function, class or module that Python gave, not for a file or a set."""
     return isinstance(name, str) and name.startswith(GIVEN_IN_PYTHON)
 
 

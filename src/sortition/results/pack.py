@@ -177,7 +177,7 @@ def _checked_members(archive: zipfile.ZipFile, path: Path, documents: Sequence[s
     members: dict[str, zipfile.ZipInfo] = {}
     folded: set[str] = set()
     for member in listed:
-        problem = _problem(member, documents)
+        problem = _member_fault(member, documents)
         if not problem and member.filename.casefold() in folded:
             problem = "stands there twice"
         if problem:
@@ -191,7 +191,7 @@ def _checked_members(archive: zipfile.ZipFile, path: Path, documents: Sequence[s
     return members
 
 
-def _problem(member: zipfile.ZipInfo, documents: Sequence[str]) -> str:
+def _member_fault(member: zipfile.ZipInfo, documents: Sequence[str]) -> str:
     """Say what is wrong with a file of an archive; empty where nothing is."""
     name = member.orig_filename
     kind = stat.S_IFMT(member.external_attr >> 16)
@@ -240,10 +240,10 @@ def _copy(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path | None
         if target is not None:
             target.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(target.open("xb"))
-        left = member.file_size
-        while piece := source.read(min(PIECE, left + 1)):
-            left -= len(piece)
-            if left < 0:
+        bytes_left = member.file_size
+        while piece := source.read(min(PIECE, bytes_left + 1)):
+            bytes_left -= len(piece)
+            if bytes_left < 0:
                 raise ValueError(f"{show_value(member.filename)} is larger than announced")
             digest.update(piece)
             if file is not None:

@@ -101,7 +101,7 @@ def rules_of(policies: Tables) -> list[str]:
 
 
 def rule_costs(runs: Iterable[PolicyRun]) -> list[RuleCost]:
-    """What each rule costs each method, where runs without it are there."""
+    """Return what each rule costs each method, where runs without it are there."""
     run_by_key: dict[str, PolicyRun] = {}
     for run in runs:
         run_by_key.setdefault(_key(run, _policies(run)), run)
@@ -109,28 +109,31 @@ def rule_costs(runs: Iterable[PolicyRun]) -> list[RuleCost]:
     for run in run_by_key.values():
         policies = _policies(run)
         for rule in _known_rules(policies):
-            other = run_by_key.get(_key(run, without_rule(policies, rule)))
-            if other is not None:
+            run_without_rule = run_by_key.get(_key(run, without_rule(policies, rule)))
+            if run_without_rule is not None:
                 setting = str(run.config.get("setting", ""))
-                pairs.setdefault((setting, run.method, rule), []).append((run, other))
+                pairs.setdefault((setting, run.method, rule), []).append((run, run_without_rule))
     return [
-        RuleCost(
-            setting=setting,
-            method=method,
-            rule=rule,
-            seeds=len(of_rule),
-            accuracy=_centre_of(
-                [
-                    without.accuracy - run.accuracy
-                    for run, without in of_rule
-                    if without.accuracy is not None and run.accuracy is not None
-                ]
-            ),
-            seconds=_centre_of([run.seconds - without.seconds for run, without in of_rule]),
-            skipped=sum(run.skipped - without.skipped for run, without in of_rule) / len(of_rule),
-        )
-        for (setting, method, rule), of_rule in pairs.items()
+        _rule_cost(setting, method, rule, pairs_of_rule) for (setting, method, rule), pairs_of_rule in pairs.items()
     ]
+
+
+def _rule_cost(setting: str, method: str, rule: str, pairs: Sequence[tuple[PolicyRun, PolicyRun]]) -> RuleCost:
+    """Return what a rule costs a method, from the runs with it and without it, seed by seed."""
+    lost_accuracy = [
+        free_run.accuracy - run.accuracy
+        for run, free_run in pairs
+        if free_run.accuracy is not None and run.accuracy is not None
+    ]
+    return RuleCost(
+        setting=setting,
+        method=method,
+        rule=rule,
+        seeds=len(pairs),
+        accuracy=_centre_of(lost_accuracy),
+        seconds=_centre_of([run.seconds - free_run.seconds for run, free_run in pairs]),
+        skipped=sum(run.skipped - free_run.skipped for run, free_run in pairs) / len(pairs),
+    )
 
 
 def _centre_of(values: Sequence[float]) -> Centre | None:
@@ -147,7 +150,7 @@ def _policies(run: PolicyRun) -> list[dict[str, Any]]:
 
 
 def _known_rules(policies: Tables) -> list[str]:
-    """The rules of policies that can be read; none of those of a damaged configuration."""
+    """Return the rules of policies that can be read; none of those of a damaged configuration."""
     try:
         return rules_of(policies)
     except (InputError, TypeError):
@@ -155,7 +158,7 @@ def _known_rules(policies: Tables) -> list[str]:
 
 
 def _key(run: PolicyRun, policies: Tables) -> str:
-    """Equal for runs that differ in their setting's name alone, had they these policies."""
+    """Return a key that is equal for runs which, with these policies, would differ in their setting's name alone."""
     shared = {key: value for key, value in run.config.items() if key not in ("setting", "policy")}
     tables = [dict(sorted(policy.items())) for policy in policies]
     return json.dumps([shared, tables], sort_keys=True, default=str)

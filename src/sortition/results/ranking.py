@@ -32,10 +32,10 @@ class Ranking:
 
     def groups(self) -> list[list[str]]:
         """Return the largest sets of neighbours that are not shown to differ."""
-        return groups(self.ranks, self.critical)
+        return find_groups(self.ranks, self.critical)
 
 
-def rank(values: Mapping[str, Mapping[str, float]], *, higher: bool) -> Ranking:
+def rank_methods(values: Mapping[str, Mapping[str, float]], *, higher: bool) -> Ranking:
     """Rank the methods that all settings share, from setting → label → value.
 
     A value that is not finite, of runs that diverged, is the worst of its setting.
@@ -78,7 +78,7 @@ def critical_difference(methods: int, settings: int, level: float = LEVEL) -> fl
     return q * math.sqrt(methods * (methods + 1) / (6 * settings))
 
 
-def groups(ranks: Mapping[str, float], critical: float) -> list[list[str]]:
+def find_groups(ranks: Mapping[str, float], critical: float) -> list[list[str]]:
     """Return the largest sets of neighbours by rank whose ranks differ by less than the critical difference."""
     labels = sorted(ranks, key=lambda label: ranks[label])
     largest_groups: list[list[str]] = []
@@ -92,7 +92,7 @@ def groups(ranks: Mapping[str, float], critical: float) -> list[list[str]]:
     return largest_groups
 
 
-def wins(settings: Sequence[Mapping[str, Comparison]]) -> dict[str, Counter[str]]:
+def count_verdicts(settings: Sequence[Mapping[str, Comparison]]) -> dict[str, Counter[str]]:
     """Count how often each verdict fell over the settings, by label; each setting is label → comparison."""
     counts: dict[str, Counter[str]] = {}
     for comparisons in settings:
@@ -101,7 +101,7 @@ def wins(settings: Sequence[Mapping[str, Comparison]]) -> dict[str, Counter[str]
     return counts
 
 
-def profiles(costs: Mapping[str, Floats], points: Floats) -> dict[str, Floats]:
+def performance_profiles(costs: Mapping[str, Floats], points: Floats) -> dict[str, Floats]:
     """Return Dolan and Moré's profiles: label → share of the problems that it solves within each factor of the best.
 
     Args:

@@ -19,7 +19,7 @@ from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import check_format, read_lines, read_regular
 from sortition.core.storage.snapshot import UNREADABLE
 from sortition.results import schema
-from sortition.results.separate import separated
+from sortition.results.separate import separate_studies
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +51,7 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The resolved configuration."""
+        """Return the resolved configuration."""
         try:
             content = tomllib.loads(read_regular(self.path / CONFIG).decode())
         except (OSError, ValueError, RecursionError) as error:
@@ -60,21 +60,21 @@ class Run:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Versions, hashes, the method's needs; empty before the run started. Another format is refused."""
+        """Return versions, hashes and the method's needs; empty before the run started. Another format is refused."""
         path = self.path / MANIFEST
-        manifest = document(path, "manifest")
+        manifest = read_document(path, "manifest")
         if manifest:
             check_format(str(path), manifest.get("format"), FORMAT)
         return manifest
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The figures of a finished run; empty before."""
-        return document(self.path / SUMMARY, "summary")
+        """Return the figures of a finished run; empty before."""
+        return read_document(self.path / SUMMARY, "summary")
 
     @property
     def setting(self) -> str:
-        """The setting's name."""
+        """Return the setting's name."""
         name = str(self.config.get("setting", ""))
         if self.study:
             return f"{self.study}: {name}"
@@ -82,32 +82,32 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's label, unique in its study."""
+        """Return the method's label, unique in its study."""
         return str(self.config.get("method", {}).get("label", ""))
 
     @property
     def seed(self) -> int:
-        """The seed."""
+        """Return the seed."""
         return int(self.config.get("seed", 0))
 
     @property
     def done(self) -> bool:
-        """Whether it played all its rounds, or reached the target it should stop at."""
+        """Tell whether it played all its rounds, or reached the target it should stop at."""
         return self.summary.get("status") == "done"
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """One record a round, in order; those of another format are refused."""
+        """Return one record a round, in order; those of another format are refused."""
         _ = self.manifest  # which says in which format they are
-        return lines(self.path / ROUNDS, "record")
+        return read_records(self.path / ROUNDS, "record")
 
     @cached_property
     def timings(self) -> list[dict[str, Any]]:
-        """Wall-clock seconds of each round."""
-        return lines(self.path / TIMINGS, "timing")
+        """Return the wall-clock seconds of each round."""
+        return read_records(self.path / TIMINGS, "timing")
 
     def federation(self) -> dict[str, Array]:
-        """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans.
+        """Return ``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans.
 
         Where devices differ, ``seconds`` (N,) are those in which each receives the model, trains and answers.
         """
@@ -126,7 +126,7 @@ class Run:
         return arrays
 
     def clients(self) -> dict[str, Array]:
-        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,).
+        """Return ``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,).
 
         Of a task other than classification it is ``metric`` (N,), the metric of the task.
         """
@@ -143,14 +143,14 @@ class Run:
         )
 
     def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
-        """Rounds played (1-based) and the test metric, where it was evaluated; NaN where it was not finite."""
+        """Return rounds played (1-based) and the test metric, where it was evaluated; NaN where it was not finite."""
         tested = [record for record in self.records if of in (record.get("test") or {})]
         rounds = np.array([record["round"] + 1 for record in tested], np.int64)
         values = np.array([record["test"][of] for record in tested], np.float64)
         return rounds, values
 
     def costs(self) -> dict[Currency, Floats]:
-        """What the run had cost at each evaluation (E,), by currency."""
+        """Return what the run had cost at each evaluation (E,), by currency."""
         is_tested = np.array([bool(record.get("test")) for record in self.records], bool)
         return {currency: costs[is_tested] for currency, costs in cumulative_costs(self.records).items()}
 
@@ -171,10 +171,10 @@ def find(*folders: str | Path) -> list[Run]:
                 visited.add(path.resolve())
                 runs_by_study.setdefault(_study_of(path, folder), []).append(Run(path))
     ordered = {folder: _ordered(folder, runs) for folder, runs in runs_by_study.items()}
-    names = [str(document(folder / INDEX).get("title") or folder.resolve().name) for folder in ordered]
+    names = [str(read_document(folder / INDEX).get("title") or folder.resolve().name) for folder in ordered]
     if len(set(names)) < len(names):
         names = [str(folder) for folder in ordered]
-    return separated(dict(zip(names, ordered.values(), strict=True)))
+    return separate_studies(dict(zip(names, ordered.values(), strict=True)))
 
 
 def _study_of(run: Path, folder: Path) -> Path:
@@ -187,7 +187,7 @@ def _study_of(run: Path, folder: Path) -> Path:
 
 def _ordered(folder: Path, runs: Iterable[Run]) -> list[Run]:
     """Sort a study's runs as its index lists settings and methods; what the index lacks comes last."""
-    index = document(folder / INDEX, "index")
+    index = read_document(folder / INDEX, "index")
     setting_places = {name: place for place, name in enumerate(index.get("settings", []))}
     method_places = {name: place for place, name in enumerate(index.get("methods", []))}
     last = 1 << 30
@@ -204,7 +204,7 @@ def _ordered(folder: Path, runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=sort_key)
 
 
-def lines(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:
+def read_records(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:
     """Read the records of an append-only file; a torn last line is left out, any other is an error."""
     try:
         return _records(read_lines(path), path, kind)
@@ -227,7 +227,7 @@ def _records(raw_lines: Iterable[bytes], path: Path, kind: schema.Kind) -> list[
     return records
 
 
-def document(path: Path, kind: schema.Kind = "index") -> dict[str, Any]:
+def read_document(path: Path, kind: schema.Kind = "index") -> dict[str, Any]:
     """Read a JSON file; the result is empty where there is none."""
     try:
         content = json.loads(read_regular(path))
@@ -248,7 +248,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
-    """One row a round: setting, method, seed, round (1-based), test figures, cohort size, bytes so far, clock."""
+    """Return one row a round: setting, method, seed, round (from 1), test figures, cohort size, bytes so far, clock."""
     import polars as pl  # here, since those who play runs need none of it
 
     if isinstance(runs, str | Path):

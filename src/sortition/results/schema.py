@@ -172,7 +172,7 @@ KINDS: dict[Kind, TypeAdapter[Any]] = {
 }
 
 
-def too_deep(value: object) -> bool:
+def is_too_deep(value: object) -> bool:
     """Tell whether tables and lists lie too deep within each other; level by level, so that nothing recurses."""
     level = [value]
     for _ in range(DEEPEST):
@@ -200,7 +200,7 @@ def checked(kind: Kind, value: Any, path: Path, line: int | None = None) -> dict
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         key = ".".join(map(str, first["loc"][:2])) or kind
         raise StorageError(f"{damaged}: {key}: {first['msg'].lower()}.") from None
-    if too_deep(value):
+    if is_too_deep(value):
         raise StorageError(f"{damaged}: it has more than {DEEPEST} tables within each other.")
     return dict(value)
 

@@ -18,7 +18,7 @@ FREE = ("seed", "method", "device", "target", "audit")  # keys that may differ b
 Group = dict[str, list["Run"]]  # study → its runs of a setting, where all of them are one setting
 
 
-def separated(studies: Mapping[str, Sequence[Run]]) -> list[Run]:
+def separate_studies(studies: Mapping[str, Sequence[Run]]) -> list[Run]:
     """Return the runs of all studies, given by name.
 
     Settings that share no more than their name get the name of their study before it.
@@ -26,7 +26,7 @@ def separated(studies: Mapping[str, Sequence[Run]]) -> list[Run]:
     groups_by_setting: dict[str, list[Group]] = {}
     for study, runs in studies.items():
         for setting, setting_runs in _by_setting(runs).items():
-            _join(groups_by_setting.setdefault(setting, []), study, setting_runs)
+            _add_to_group(groups_by_setting.setdefault(setting, []), study, setting_runs)
     prefix_by_path: dict[Path, str] = {}
     for groups in groups_by_setting.values():
         if len(groups) < 2:
@@ -47,16 +47,16 @@ def _by_setting(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return by_setting
 
 
-def _join(groups: list[Group], study: str, runs: list[Run]) -> None:
+def _add_to_group(groups: list[Group], study: str, runs: list[Run]) -> None:
     """Add a study's runs to the first group that they can stand in, or as a group of their own."""
     for group in groups:
-        if all(_one_setting(runs, other_runs) for other_runs in group.values()):
+        if all(_share_a_setting(runs, other_runs) for other_runs in group.values()):
             group[study] = runs
             return
     groups.append({study: runs})
 
 
-def _one_setting(runs: Iterable[Run], other_runs: Iterable[Run]) -> bool:
+def _share_a_setting(runs: Iterable[Run], other_runs: Iterable[Run]) -> bool:
     """Tell whether the runs of two studies can stand in one table: other seeds or methods of the same federation."""
     if {(run.method, run.seed) for run in runs} & {(run.method, run.seed) for run in other_runs}:
         return False

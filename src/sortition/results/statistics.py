@@ -60,7 +60,7 @@ class Centre:
 
     mean: float
     sd: float
-    known: int
+    n_known: int
     total: int
 
 
@@ -85,12 +85,12 @@ class Window:
     Attributes:
         rounds: how many there are: ten, or all of a shorter run.
         evaluations: in how many of them the model was tested.
-        whole: whether these are all rounds of the run.
+        is_whole_run: whether these are all rounds of the run.
     """
 
     rounds: int
     evaluations: int
-    whole: bool
+    is_whole_run: bool
 
 
 @dataclass(frozen=True)
@@ -178,19 +178,19 @@ class Comparison:
 
     @property
     def decided(self) -> bool:
-        """Whether there is a verdict."""
+        """Tell whether there is a verdict."""
         return self.verdict != UNDECIDED
 
     @property
     def gain(self) -> float:
-        """The difference, positive where the method is ahead of the baseline."""
+        """Return the difference, positive where the method is ahead of the baseline."""
         if self.higher_is_better:
             return self.difference
         return -self.difference
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more of the metric is better."""
+        """Tell whether more of the metric is better."""
         if self.higher is None:
             return HIGHER[self.metric]
         return self.higher
@@ -201,16 +201,18 @@ def centre(values: Sequence[float | None], *, geometric: bool = False) -> Centre
 
     A geometric mean has no standard deviation, and neither has a single value: it is NaN then.
     """
-    known = np.array([value for value in values if value is not None], np.float64)
-    if not known.size:
+    known_values = np.array([value for value in values if value is not None], np.float64)
+    if not known_values.size:
         return None
     if geometric:
-        mean = float(np.exp(np.log(known).mean()))
+        mean = float(np.exp(np.log(known_values).mean()))
         sd = math.nan
     else:
-        mean = float(known.mean())
-        sd = float(known.std(ddof=1)) if known.size > 1 else math.nan
-    return Centre(mean=mean, sd=sd, known=known.size, total=len(values))
+        mean = float(known_values.mean())
+        sd = math.nan
+        if known_values.size > 1:
+            sd = float(known_values.std(ddof=1))
+    return Centre(mean=mean, sd=sd, n_known=known_values.size, total=len(values))
 
 
 def half_width(sd: Floats, n: Array, level: float = LEVEL) -> Floats:
@@ -345,7 +347,7 @@ def _region(metric: str, margin: float, baseline_values: Values) -> float:
 
 
 def _variance(pairs: Floats) -> float:
-    """Sample variance (n − 1); zero where the differences are equal up to rounding, NaN where there is none."""
+    """Return the sample variance (n − 1); 0 where differences are equal up to rounding, NaN where there are none."""
     if pairs.size < 2 or not np.isfinite(pairs).all():
         return math.nan
     if np.ptp(pairs) <= ROUNDING * np.abs(pairs).max():
@@ -363,7 +365,7 @@ def pooled_variance(variances: Floats) -> Floats:
 
 
 def floored_variance(variance: float | Floats, *, n: int, pooled: float | Floats, resolution: float | None) -> Floats:
-    """The variance that tests use: never below what the family and the resolution of the values make plausible.
+    """Return the variance that tests use, never below what the family and the values' resolution make plausible.
 
     The pooled variance counts as one further degree of freedom where it is the larger one, and differences of values
     that are rounded to a step h have a variance of at least h² / 6. Degrees of freedom stay n − 1.
@@ -411,14 +413,14 @@ def _judged(comparison: Comparison, pairs: Floats, error: float, level: float) -
 
 
 def _quantile(tail: float, n: int) -> float:
-    """Student's quantile with n − 1 degrees of freedom that leaves this chance above it."""
+    """Return Student's quantile with n − 1 degrees of freedom that leaves this chance above it."""
     from scipy.special import stdtrit
 
     return float(-stdtrit(n - 1, tail))
 
 
 def _tail(distance: float, error: float, n: int) -> float:
-    """Student's chance to lie further out than this distance; without any spread it is sure."""
+    """Return Student's chance to lie further out than this distance; without any spread it is sure."""
     from scipy.special import stdtr
 
     if error == 0:
@@ -427,7 +429,7 @@ def _tail(distance: float, error: float, n: int) -> float:
 
 
 def looks_skewed(pairs: Floats) -> bool:
-    """Whether the sample skewness is beyond what normal differences show in about 5 % of samples.
+    """Tell whether the sample skewness is beyond what normal differences show in about 5 % of samples.
 
     g₁ of n normal values has the variance 6 (n − 2) / ((n + 1) (n + 3)); three values can never look skewed.
     """
@@ -442,8 +444,9 @@ def looks_skewed(pairs: Floats) -> bool:
 
 
 def signed_rank(pairs: Array, family: float, level: float) -> float | None:
-    """Wilcoxon's two-sided signed-rank test, corrected; None where n pairs cannot reach the level (2 / 2ⁿ each)."""
-    if family * 2.0 ** (1 - pairs.size) >= level:
+    """Return the corrected p of Wilcoxon's two-sided signed-rank test; None where n pairs cannot reach the level."""
+    least_p = 2.0 ** (1 - pairs.size)
+    if family * least_p >= level:
         return None
     if not pairs.any():
         return 1.0
@@ -453,7 +456,7 @@ def signed_rank(pairs: Array, family: float, level: float) -> float | None:
 
 
 def seeds_needed(difference: float, sd: float, share: float, region: float) -> int | None:
-    """The fewest seeds that decide with a chance of 80 % if difference and spread are as given."""
+    """Return the fewest seeds that decide with a chance of 80 % if difference and spread are as given."""
     from scipy.special import stdtr, stdtrit
 
     n = np.arange(FEWEST_SEEDS, MOST_SEEDS + 1)

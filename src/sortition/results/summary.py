@@ -15,8 +15,8 @@ from sortition.results.comparisons import (
     Figures,
     Methods,
     SettingComparison,
+    figure_to_target,
     resolution_of,
-    to_target,
     with_inputs,
 )
 from sortition.results.copies import Copy, without_copies
@@ -38,8 +38,8 @@ NOT_REACHED = "No difference in the cost to the target: not every run of the pai
 NO_VERDICT = "Without a verdict: fewer than three seeds, or a run that diverged."
 
 
-def grouped(runs: Iterable[Run]) -> Groups:
-    """Setting → method label → seed → run, in the order of the runs."""
+def group_runs(runs: Iterable[Run]) -> Groups:
+    """Group runs as setting → method label → seed → run, in their order."""
     groups: Groups = {}
     for run in runs:
         groups.setdefault(run.setting, {}).setdefault(run.method, {})[run.seed] = run
@@ -61,7 +61,7 @@ class Finished:
     copies: list[Copy]
 
 
-def finished(runs: Iterable[Run]) -> Finished:
+def sort_finished(runs: Iterable[Run]) -> Finished:
     """Sort the runs of a study: only finished runs count, and each of them once."""
     all_runs = list(runs)
     counted, copies = without_copies(run for run in all_runs if run.done)
@@ -69,7 +69,7 @@ def finished(runs: Iterable[Run]) -> Finished:
     for run in all_runs:
         if not run.done:
             unfinished[run.setting] = unfinished.get(run.setting, 0) + 1
-    groups = grouped(counted)
+    groups = group_runs(counted)
     order = dict.fromkeys(run.setting for run in all_runs)
     return Finished(
         groups={setting: groups[setting] for setting in order if setting in groups},
@@ -80,13 +80,13 @@ def finished(runs: Iterable[Run]) -> Finished:
 
 def tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
     """Make the tables of each setting: learning, fairness and cost, comparisons, losses on the way; then attacks."""
-    study = finished(runs)
+    study = sort_finished(runs)
     losses_by_setting, attacks = attrition_tables(study.groups)
     result: list[Table] = []
     for setting, methods in study.groups.items():
-        first = learning(setting, methods, study.unfinished.get(setting, 0), criteria)
+        first = learning_table(setting, methods, study.unfinished.get(setting, 0), criteria)
         first.notes += [copy.text for copy in study.copies if copy.setting == setting]
-        result += [first, cost(setting, methods, criteria), *compared(setting, methods, criteria)]
+        result += [first, cost_table(setting, methods, criteria), *tables_of_setting(setting, methods, criteria)]
         if setting in losses_by_setting:
             result.append(losses_by_setting[setting])
     return [*result, *attacks]
@@ -95,26 +95,28 @@ def tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
 def comparison_tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
     """Make the tables of paired differences alone, those of each setting after those of another."""
     return [
-        table for setting, methods in finished(runs).groups.items() for table in compared(setting, methods, criteria)
+        table
+        for setting, methods in sort_finished(runs).groups.items()
+        for table in tables_of_setting(setting, methods, criteria)
     ]
 
 
 def conclusions(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[str]:
     """Write one sentence for each comparison, the best first; where there are several settings, each is named."""
-    groups = finished(runs).groups
+    groups = sort_finished(runs).groups
     sentences = []
     for setting, methods in groups.items():
         prefix = f"{setting}: " if len(groups) > 1 else ""
         comparison = comparison_of(methods, criteria)
-        against_baseline = verdict_words.in_order(comparison.against_baseline().values())
+        against_baseline = verdict_words.sort_by_gain(comparison.against_baseline().values())
         pairs = [*against_baseline, *comparison.without_baseline()]
-        sentences += [prefix + verdict_words.sentence(pair) for pair in pairs]
+        sentences += [prefix + verdict_words.verdict_sentence(pair) for pair in pairs]
     return sentences
 
 
 def heading(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> str:
     """Write what stands above the conclusions: which figure they compare, with what, and what is not controlled."""
-    groups = finished(runs).groups
+    groups = sort_finished(runs).groups
     headings = set()
     for methods in groups.values():
         comparison = comparison_of(methods, criteria)
@@ -131,7 +133,7 @@ def heading(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> str:
     return f"{note} {text}".lstrip()
 
 
-def inputs(runs: Iterable[Run]) -> list[str]:
+def input_sentences(runs: Iterable[Run]) -> list[str]:
     """Say what the models got, one line for each data set: the inputs, what was done to them, what was held out."""
     settings_by_inputs: dict[str, list[str]] = {}
     for run in runs:
@@ -161,10 +163,10 @@ def inputs_of(manifest: Mapping[str, Any]) -> str:
 def comparison_of(methods: Runs, criteria: Criteria = DEFAULT) -> SettingComparison:
     """Compare the methods of one setting."""
     runs = [run for by_seed in methods.values() for run in by_seed.values()]
-    metric_name = metric(methods)
+    metric_name = metric_of_setting(methods)
     budget = budget_of(methods, criteria)
     return SettingComparison(
-        figures=figures(methods, budget),
+        figures=figures_by_seed(methods, budget),
         names=names_of(methods),
         configs={
             label: {seed: with_inputs(run.config, run.manifest) for seed, run in by_seed.items()}
@@ -195,16 +197,16 @@ def names_of(methods: Runs) -> dict[str, str]:
     return {label: str(_any_run({label: runs}).config["method"].get("name", "")) for label, runs in methods.items()}
 
 
-def compared(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> list[Table]:
+def tables_of_setting(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> list[Table]:
     """Make two tables of paired differences from the baseline with their verdicts, and one of all pairs on demand."""
     comparison = comparison_of(methods, criteria)
     result = []
     if comparison.baseline is not None:
-        result = [_against_baseline(setting, comparison, figure) for figure in comparison.compared]
+        result = [_against_baseline(setting, comparison, figure) for figure in comparison.compared_figures]
         result += _to_target(setting, comparison)
     if criteria.all_pairs:
         result.append(every_pair(setting, comparison))
-    all_pairs = [pair for figure in comparison.compared for pair in comparison.every_pair(figure)]
+    all_pairs = [pair for figure in comparison.compared_figures for pair in comparison.every_pair(figure)]
     if result and comparison.to_target:
         all_pairs += comparison.to_target
     if result and all_pairs:
@@ -247,7 +249,7 @@ def _to_target(setting: str, comparison: SettingComparison) -> list[Table]:
 
 def every_pair(setting: str, comparison: SettingComparison, figure: str = "") -> Table:
     """Make the table of all pairs of methods, which are one family of tests."""
-    title = verdict_words.figure_title(figure or comparison.compared[0], comparison.basis)
+    title = verdict_words.figure_title(figure or comparison.compared_figures[0], comparison.basis)
     difference = verdict_words.with_unit("difference", comparison.metric)
     table = Table(f"{setting}: {title}, all pairs", ["method", "minus", difference, "p", "verdict"])
     for pair in comparison.every_pair(figure):
@@ -291,7 +293,7 @@ def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[s
     return notes
 
 
-def learning(setting: str, methods: Runs, unfinished: int = 0, criteria: Criteria = DEFAULT) -> Table:
+def learning_table(setting: str, methods: Runs, unfinished: int = 0, criteria: Criteria = DEFAULT) -> Table:
     """Make the table of best, final, last and mean of the metric, and of the cost to the target.
 
     The target is reached by the raw curve, and by its 5-round mean.
@@ -299,7 +301,7 @@ def learning(setting: str, methods: Runs, unfinished: int = 0, criteria: Criteri
     comparison = comparison_of(methods, criteria)
     metric_name = comparison.metric
     columns = {"best": f"best-{metric_name}", "final": f"final-{metric_name}"}
-    for figure in comparison.compared:
+    for figure in comparison.compared_figures:
         columns[verdict_words.figure_title(figure, comparison.basis)] = f"{figure}-{metric_name}"
     currency = comparison.currency
     target = _config(methods).get("target", {})
@@ -311,7 +313,7 @@ def learning(setting: str, methods: Runs, unfinished: int = 0, criteria: Criteri
     for label, runs in comparison.figures.items():
         cells = [mean_and_sd(centre(_values(runs, key)), 3) for key in columns.values()]
         if target:
-            reached = [centre(_values(runs, key)) for key in (f"{currency}-to-target", to_target(currency))]
+            reached = [centre(_values(runs, key)) for key in (f"{currency}-to-target", figure_to_target(currency))]
             cells += [mean_and_sd(middle, 1, total=len(runs)) for middle in reached]
         table.rows.append([label, str(len(runs)), *cells])
     table.notes += [*_diverged(methods), *_untaught(methods)]
@@ -320,10 +322,10 @@ def learning(setting: str, methods: Runs, unfinished: int = 0, criteria: Criteri
     return table
 
 
-def cost(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> Table:
+def cost_table(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> Table:
     """Make the table of how evenly clients were served and chosen, and what it cost; seconds where they are counted."""
     counts_seconds = criteria.currency(_config(methods)) == "seconds"
-    by_label = figures(methods)
+    by_label = figures_by_seed(methods)
     all_figures = [run_figures for runs in by_label.values() for run_figures in runs.values()]
     counts = [key for key in ("trainings", "uploads") if any(key in run_figures for run_figures in all_figures)]
     table = Table(f"{setting}: fairness and cost", ["method", "worst tenth", "Jain", "MB"])
@@ -347,7 +349,7 @@ def cost(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> Table:
     return table
 
 
-def figures(methods: Runs, budget: Budget | None = None) -> Methods:
+def figures_by_seed(methods: Runs, budget: Budget | None = None) -> Methods:
     """Return the figures of each run, by method and seed; with a budget also those at that cost."""
     return {label: {seed: _figures_of(run, budget) for seed, run in runs.items()} for label, runs in methods.items()}
 
@@ -360,7 +362,7 @@ def _figures_of(run: Run, budget: Budget | None) -> Figures:
     return figures | figures_at_cost(run.costs(), curves, budget)
 
 
-def metric(methods: Runs) -> str:
+def metric_of_setting(methods: Runs) -> str:
     """Return what the study is judged by."""
     return metric_of(_config(methods))
 
@@ -388,8 +390,8 @@ def _diverged(methods: Runs) -> list[str]:
 def _untaught(methods: Runs) -> list[str]:
     """Remark where no method's model is much better than a guess; nothing where labels are unknown."""
     label_counts = _any_run(methods).federation().get("label_counts")
-    middles = [centre(_values(runs, "last-accuracy")) for runs in figures(methods).values()]
-    return metrics.near_chance([middle.mean for middle in middles if middle is not None], label_counts)
+    middles = [centre(_values(runs, "last-accuracy")) for runs in figures_by_seed(methods).values()]
+    return metrics.chance_remarks([middle.mean for middle in middles if middle is not None], label_counts)
 
 
 def _values(runs: Mapping[int, Figures], key: str) -> list[float | None]:

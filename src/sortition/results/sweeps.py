@@ -10,7 +10,7 @@ Values = dict[str, Any]  # the same, by keys that may have dots
 NAMES = ("setting", "seed", "method", "label")  # keys that name a run, and are no values that are swept
 
 
-def swept(configs: Mapping[str, Config]) -> dict[str, Values]:
+def find_swept_values(configs: Mapping[str, Config]) -> dict[str, Values]:
     """Return setting → key → value, for the keys that differ; dotted where they lie in a table."""
     return _differing({setting: _without_names(config) for setting, config in configs.items()})
 
@@ -31,18 +31,18 @@ def _without_names(config: Config) -> Values:
 
 def _differing(tables: Mapping[str, Config]) -> dict[str, Values]:
     """Return the values of each table under the keys whose values are not the same in all tables."""
-    flat_tables = {name: flat(table) for name, table in tables.items()}
+    flat_tables = {name: flattened(table) for name, table in tables.items()}
     keys = dict.fromkeys(key for values in flat_tables.values() for key in values)
     different = [key for key in keys if len({repr(values.get(key)) for values in flat_tables.values()}) > 1]
     return {name: {key: values.get(key) for key in different} for name, values in flat_tables.items()}
 
 
-def flat(table: Config, prefix: str = "") -> Values:
+def flattened(table: Config, prefix: str = "") -> Values:
     """Return ``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
     result: Values = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            result |= flat(value, f"{prefix}{key}.")
+            result |= flattened(value, f"{prefix}{key}.")
         else:
             result[f"{prefix}{key}"] = value
     return result

@@ -200,7 +200,7 @@ def _broken(cell: str, width: int) -> list[str]:
 
 
 def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, total: int = 0) -> str:
-    """``0.712 ± 0.010``; with how many seeds count where not all do: ``84.0 ± 8.1 (7/10)``, ``– (0/10)``."""
+    """Write ``0.712 ± 0.010``, with how many seeds count where not all do: ``84.0 ± 8.1 (7/10)``, ``– (0/10)``."""
     if value is None:
         if total:
             return f"– (0/{total})"
@@ -210,6 +210,6 @@ def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, to
     text = f"{value.mean * scale:.{digits}f}"
     if not math.isnan(value.sd):
         text += f" ± {value.sd * scale:.{digits}f}"
-    if value.known < value.total:
-        text += f" ({value.known}/{value.total})"
+    if value.n_known < value.total:
+        text += f" ({value.n_known}/{value.total})"
     return text

@@ -13,24 +13,24 @@ LOSS = "loss"
 
 
 def metric_of(config: Config) -> str:
-    """What a study is judged by: the metric of its target, else its task's, else accuracy."""
+    """Return what a study is judged by: the metric of its target, else its task's, else accuracy."""
     if LOSS in config.get("target", {}):
         return LOSS
     return task_metric(config)
 
 
 def task_metric(config: Config) -> str:
-    """The test metric that belongs to the task: accuracy, unless the configuration says otherwise."""
+    """Return the test metric that belongs to the task: accuracy, unless the configuration says otherwise."""
     return str(config.get("task", {}).get("metric_name", ACCURACY))
 
 
 def tested_metrics(config: Config) -> tuple[str, ...]:
-    """The test figures of a run, the task's metric first."""
+    """Return the test figures of a run, the task's metric first."""
     return tuple(dict.fromkeys([task_metric(config), LOSS]))
 
 
 def higher_is_better(config: Config, metric: str) -> bool:
-    """Whether more of a test metric of this run is better."""
+    """Tell whether more of a test metric of this run is better."""
     if metric in HIGHER:
         return HIGHER[metric]
     return bool(config.get("task", {}).get("higher_is_better", True))

@@ -79,7 +79,7 @@ def unit_of(metric: str) -> Unit:
 
 
 def with_unit(text: str, metric: str) -> str:
-    """``− uniform, points``: a heading with the unit of differences, where the metric has one."""
+    """Write a heading with the unit of differences, where the metric has one: ``− uniform, points``."""
     unit = unit_of(metric)
     if unit.name:
         return f"{text}, {unit.name}"
@@ -92,7 +92,7 @@ def signed(value: float, digits: int) -> str:
 
 
 def signed_difference(comparison: Comparison) -> str:
-    """``+1.25``: the difference in its unit; a dash where there is none."""
+    """Write the difference in its unit, ``+1.25``; a dash where there is none."""
     if math.isnan(comparison.difference):
         return "–"
     unit = unit_of(comparison.metric)
@@ -100,7 +100,7 @@ def signed_difference(comparison: Comparison) -> str:
 
 
 def interval_text(low: float, high: float, metric: str) -> str:
-    """``[+0.80, +1.70]``; empty where there is none."""
+    """Write an interval, ``[+0.80, +1.70]``; empty where there is none."""
     if math.isnan(low):
         return ""
     unit = unit_of(metric)
@@ -108,7 +108,7 @@ def interval_text(low: float, high: float, metric: str) -> str:
 
 
 def difference_text(comparison: Comparison | None) -> str:
-    """``+1.25 [+0.80, +1.70]``, accuracy in points; empty where nothing is compared."""
+    """Write ``+1.25 [+0.80, +1.70]``, accuracy in points; empty where nothing is compared."""
     if comparison is None:
         return ""
     interval = interval_text(comparison.low, comparison.high, comparison.metric)
@@ -125,7 +125,7 @@ def p_text(comparison: Comparison | None) -> str:
 
 
 def traffic_text(comparison: Comparison) -> str:
-    """``at the same traffic``, or at how many times as much; empty where unknown, or where traffic is the budget."""
+    """Write ``at the same traffic``, or at how many times as much; empty where unknown, or where it is the budget."""
     ratio = comparison.traffic_ratio
     counts_traffic = comparison.budget is not None and comparison.budget.currency == "megabytes"
     if ratio is None or counts_traffic:
@@ -136,7 +136,7 @@ def traffic_text(comparison: Comparison) -> str:
 
 
 def speed_up_text(comparison: Comparison | None) -> str:
-    """``1.52×``, with how many seeds count where not all do: ``1.52× (4/5)``, ``– (0/5)``."""
+    """Write ``1.52×``, with how many seeds count where not all do: ``1.52× (4/5)``, ``– (0/5)``."""
     if comparison is None:
         return ""
     if comparison.speed_up is None:
@@ -149,7 +149,7 @@ def speed_up_text(comparison: Comparison | None) -> str:
 
 
 def ratio_text(ratio: float | None) -> str:
-    """``1.50×``; empty where unknown."""
+    """Write a ratio, ``1.50×``; empty where unknown."""
     if ratio is None:
         return ""
     return f"{ratio:.2f}×"
@@ -159,7 +159,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def cost_text(amount: float, currency: Currency, *, short: bool = False) -> str:
-    """``812 seconds``, or ``812 s`` where there is little room: four digits of a cost, with what is counted."""
+    """Write four digits of a cost with what is counted: ``812 seconds``, or ``812 s`` where there is little room."""
     unit = SHORT_UNITS[currency] if short else UNITS[currency]
     rounded = float(f"{amount:.4g}")
     return f"{rounded:,.10g} {unit}"
@@ -187,7 +187,7 @@ def averaged_rounds(window: Window | None) -> str:
     """Say which rounds the figure ``last`` averages: ``the last 10 rounds``, ``all 6 rounds``, ``the only round``."""
     if window is None:
         return f"the last {LAST} rounds"
-    if not window.whole:
+    if not window.is_whole_run:
         rounds = f"the last {window.rounds} rounds"
     elif window.rounds == 1:
         rounds = "the only round"
@@ -198,8 +198,8 @@ def averaged_rounds(window: Window | None) -> str:
     return f"{rounds} ({window.evaluations} of them evaluated)"
 
 
-def period(comparison: Comparison) -> str:
-    """``over the last 10 rounds``: the rounds whose mean is compared, or the cost at which methods are compared."""
+def compared_period(comparison: Comparison) -> str:
+    """Say which rounds' mean is compared, ``over the last 10 rounds``, or at which cost methods are compared."""
     if comparison.figure == "mean":
         return "over all rounds"
     budget = comparison.budget
@@ -212,7 +212,7 @@ def period(comparison: Comparison) -> str:
 
 
 def verdict_text(comparison: Comparison | None) -> str:
-    """The verdict, with what a reader must know of it: ``undecided (46 seeds)``, ``better (unfair: other cohort)``."""
+    """Write the verdict with what must be known of it: ``undecided (46 seeds)``, ``better (unfair: other cohort)``."""
     if comparison is None:
         return ""
     details = []
@@ -228,7 +228,7 @@ def verdict_text(comparison: Comparison | None) -> str:
 
 
 def role_text(label: str, baseline: str | None) -> str:
-    """What a row is that is not compared."""
+    """Say what a row is that is not compared."""
     if label in REFERENCES:
         return "reference"
     if label == baseline:
@@ -237,7 +237,7 @@ def role_text(label: str, baseline: str | None) -> str:
 
 
 def cell_text(label: str, comparison: Comparison | None, baseline: str | None) -> str:
-    """The verdict of a method in a table, or what its row is."""
+    """Write the verdict of a method in a table, or what its row is."""
     return verdict_text(comparison) or role_text(label, baseline)
 
 
@@ -253,7 +253,7 @@ def _keys(differences: Sequence[Unlike]) -> str:
 
 
 def unlike_text(comparison: Comparison) -> str:
-    """``cohort: 20, not 5; local.lr: 0.5, not 0.1``: what the method has, and what its baseline has."""
+    """Say what the method has, and what its baseline has: ``cohort: 20, not 5; local.lr: 0.5, not 0.1``."""
     texts = [
         f"{unlike.key}: {unlike.method_value}, not {unlike.baseline_value}" for unlike in comparison.unlike[:NAMED_KEYS]
     ]
@@ -264,7 +264,7 @@ def unlike_text(comparison: Comparison) -> str:
 
 
 def unfair_warning(comparisons: Iterable[Comparison]) -> str:
-    """One sentence on all comparisons that are not fair; empty where all are."""
+    """Write one sentence on all comparisons that are not fair; empty where all are."""
     unfair = [comparison for comparison in comparisons if comparison.unlike]
     if not unfair:
         return ""
@@ -278,7 +278,7 @@ def unfair_warning(comparisons: Iterable[Comparison]) -> str:
     return f"Warning: {'; '.join(texts)}."
 
 
-def in_order(comparisons: Iterable[Comparison]) -> list[Comparison]:
+def sort_by_gain(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """Sort comparisons, the best first; those without a difference come last."""
 
     def sort_key(comparison: Comparison) -> float:
@@ -290,20 +290,20 @@ def in_order(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def size_text(comparison: Comparison) -> str:
-    """``2.40 points [2.08, 2.72] at the same traffic``: how far apart two methods are, without a sign."""
+    """Say how far apart two methods are, without a sign: ``2.40 points [2.08, 2.72] at the same traffic``."""
     unit = unit_of(comparison.metric)
     return f"{_size(comparison)} {unit.words} {_size_interval(comparison)} {traffic_text(comparison)}".rstrip()
 
 
 def size_and_period(comparison: Comparison) -> str:
-    """``2.40 points of accuracy over the last 10 rounds [2.08, 2.72] at the same traffic``."""
+    """Write ``2.40 points of accuracy over the last 10 rounds [2.08, 2.72] at the same traffic``."""
     unit = unit_of(comparison.metric)
     if unit.name:
         words = f"{unit.name} of {comparison.metric}"
     else:
         words = unit.words
     interval = _size_interval(comparison)
-    return f"{_size(comparison)} {words} {period(comparison)} {interval} {traffic_text(comparison)}".rstrip()
+    return f"{_size(comparison)} {words} {compared_period(comparison)} {interval} {traffic_text(comparison)}".rstrip()
 
 
 def _size(comparison: Comparison) -> str:
@@ -317,8 +317,8 @@ def _size_interval(comparison: Comparison) -> str:
     return f"[{nearer:.{unit.digits}f}, {farther:.{unit.digits}f}]"
 
 
-def remarks(comparison: Comparison) -> str:
-    """What must be known beside a verdict: skewed differences, and unlike configurations."""
+def remark_clauses(comparison: Comparison) -> str:
+    """Say what must be known beside a verdict: skewed differences, and unlike configurations."""
     texts = []
     if comparison.skewed and comparison.decided:
         texts.append(SKEWED)
@@ -327,8 +327,8 @@ def remarks(comparison: Comparison) -> str:
     return "".join(f"; {text}" for text in texts)
 
 
-def sentence(comparison: Comparison) -> str:
-    """By how much a method differs from its baseline, at which traffic, or why that is undecided."""
+def verdict_sentence(comparison: Comparison) -> str:
+    """Say by how much a method differs from its baseline, at which traffic, or why that is undecided."""
     method = comparison.method
     baseline = comparison.baseline
     if comparison.verdict == BETTER:
@@ -339,7 +339,7 @@ def sentence(comparison: Comparison) -> str:
         text = f"{method} and {baseline} are practically equal: {_equality(comparison)}"
     else:
         text = f"{method} against {baseline} is undecided: {_indecision(comparison)}"
-    return f"{text}{remarks(comparison)}."
+    return f"{text}{remark_clauses(comparison)}."
 
 
 def _equality(comparison: Comparison) -> str:
@@ -361,7 +361,7 @@ def _indecision(comparison: Comparison) -> str:
 
 
 def why_undecided(comparison: Comparison) -> str:
-    """Why there is no verdict, and what would help."""
+    """Say why there is no verdict, and what would help."""
     if comparison.reason in WHY:
         return WHY[comparison.reason]
     if comparison.reason is Reason.FEW_SEEDS:
@@ -374,19 +374,19 @@ def why_undecided(comparison: Comparison) -> str:
 
 
 def seeds_that_decide(comparison: Comparison) -> str:
-    """``about 46``, or more than the most that are computed."""
+    """Say how many seeds would decide: ``about 46``, or more than the most that are computed."""
     if comparison.seeds_needed is None:
         return f"more than {MOST_SEEDS:,}"
     return f"about {comparison.seeds_needed:,}"
 
 
 def diverged_text(label: str, diverged: int, runs: int) -> str:
-    """The sentence on a method of which runs diverged."""
+    """Write the sentence on a method of which runs diverged."""
     return f"{label} diverged on {diverged} of {runs} seeds: its loss is infinite, or ends above that of guessing."
 
 
-def counted(comparisons: Sequence[Comparison]) -> str:
-    """``1 worse, 2 undecided (12 seeds or more would decide)``: all verdicts but better."""
+def count_verdicts(comparisons: Sequence[Comparison]) -> str:
+    """Count all verdicts but better: ``1 worse, 2 undecided (12 seeds or more would decide)``."""
     verdicts = [comparison.verdict for comparison in comparisons]
     texts = []
     if worse := verdicts.count(WORSE):
@@ -409,7 +409,7 @@ def counted(comparisons: Sequence[Comparison]) -> str:
 
 
 def heading(metric: str, baseline: str, basis: Basis = None) -> str:
-    """What stands above the sentences: which figure they compare, and with what."""
+    """Write what stands above the sentences: which figure they compare, and with what."""
     text = f"Test {metric} {end_of_curve(basis)} against {baseline}"
     unit = unit_of(metric)
     if unit.name:
@@ -418,7 +418,7 @@ def heading(metric: str, baseline: str, basis: Basis = None) -> str:
 
 
 def several_settings_note(settings: int) -> str:
-    """What is not controlled where verdicts of several settings stand beside each other; empty for one."""
+    """Say what is not controlled where verdicts of several settings stand side by side; empty for one setting."""
     if settings < 2:
         return ""
     expected = round(settings * LEVEL)
@@ -433,7 +433,7 @@ def several_settings_note(settings: int) -> str:
 
 
 def missing_text(setting: SettingComparison) -> str:
-    """Why no method of a setting can be judged, and what would help; empty where some can be."""
+    """Say why no method of a setting can be judged, and what would help; empty where some can be."""
     if setting.missing is None:
         return ""
     if setting.missing is Missing.NO_BASELINE:

@@ -38,9 +38,9 @@ class Evaluator:
         """Return the loss on the test set, and the accuracy or the task's metric."""
         objective = self.test.objective
         if objective is None:
-            losses, hits = self.test.losses(params)
+            losses, hits = self.test.losses_and_hits(params)
             return {"loss": float(losses.mean(dtype=np.float64)), "accuracy": float(hits.mean())}
-        judged = self.test.judged(params)
+        judged = self.test.judge(params)
         scores = {"loss": float(judged.losses.mean(dtype=np.float64))}
         if not objective.judges_by_loss:
             scores[objective.rule.metric_name] = objective.metric(judged.outputs, judged.targets)
@@ -51,7 +51,7 @@ class Evaluator:
         objective = self.client_passes.objective
         if objective is not None and not objective.judges_by_loss:
             return self._client_metrics(objective, params)
-        losses, hits = self.client_passes.losses(params)
+        losses, hits = self.client_passes.losses_and_hits(params)
         index, sizes = self.parts.gather(np.arange(len(self.parts)))
         if objective is not None:
             return means(losses[index], sizes)
@@ -74,7 +74,7 @@ class Evaluator:
 
     def _metrics_of(self, clients: list[int], objective: Objective, params: Vector) -> list[float]:
         index, sizes = self.parts.gather(np.array(clients))
-        judged = self.client_passes.judged(params, index)
+        judged = self.client_passes.judge(params, index)
         outputs = judged.outputs.split(sizes.tolist())
         targets = judged.targets.split(sizes.tolist())
         return [

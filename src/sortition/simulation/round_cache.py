@@ -18,7 +18,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.questions import Reading
 from sortition.core.signals import ACCURACY, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, UPDATE, Signal
 from sortition.core.streams import stream
-from sortition.learning import Trained
+from sortition.learning import TrainedCohort
 from sortition.learning.learner import PARTS
 from sortition.learning.vector import Vector
 from sortition.simulation.holdings import means
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 64 << 20  # of updates that are trained and answered together
 KEPT_BYTES = 512 << 20  # of updates that are remembered for the rest of the round
-Tracked = frozenset[str]  # fields of Trained that are measured on demand only
+Tracked = frozenset[str]  # fields of TrainedCohort that are measured on demand only
 _TRACKED = {DISPERSION.compute: "dispersion"} | {signal.compute: "rms_losses" for signal in RMS_LOSSES.values()}
 
 
@@ -41,7 +41,7 @@ def tracked_by(signals: Iterable[Signal]) -> Tracked:
 class Result(NamedTuple):
     """What the training of one client gave: a row of a block of clients that trained together."""
 
-    block: Trained
+    block: TrainedCohort
     row: int
 
 
@@ -76,7 +76,7 @@ class Training:
         """Return the cohort with its batches."""
         cache = self.cache
         world = cache.world
-        return world.learner.cohort(
+        return world.learner.draw_cohort(
             cache.params,
             [world.holdings.of(int(client)) for client in self.ids],
             self.ids,
@@ -98,9 +98,9 @@ class Training:
     def alone(self) -> None:
         """Train now, without other runs."""
         if self.ids.size:
-            self.keep(self.cache.world.learner.finish(self.drawn()))
+            self.keep(self.cache.world.learner.train_cohort(self.drawn()))
 
-    def keep(self, trained: Trained) -> None:
+    def keep(self, trained: TrainedCohort) -> None:
         """Keep the results for the rest of the round."""
         for row, client in enumerate(self.ids.tolist()):
             self.cache.put(client, trained, row)
@@ -171,8 +171,8 @@ class RoundCache:
         index, sizes = self.world.measured.gather(ids)
         reads_nearly_all = 4 * len(self.world.y) <= 5 * index.size
         if reads_nearly_all:  # reading all in order is cheaper than gathering
-            return means(passes.losses(self.params)[column][index], sizes)
-        return means(passes.losses(self.params, index)[column], sizes)
+            return means(passes.losses_and_hits(self.params)[column][index], sizes)
+        return means(passes.losses_and_hits(self.params, index)[column], sizes)
 
     def gradients(self, ids: Ids) -> Vector:
         """Return ∇F_k(w) on all local training data (k, P)."""
@@ -202,7 +202,7 @@ class RoundCache:
             return True
         return all(getattr(result.block, name) is not None for name in tracked)
 
-    def put(self, client: int, trained: Trained, row: int) -> None:
+    def put(self, client: int, trained: TrainedCohort, row: int) -> None:
         """Keep a client's result, a row of what was trained together."""
         self._results[client] = Result(trained, row)
 
@@ -273,8 +273,8 @@ class SimClient:
         world = self._cache.world
         examples = world.measured.of(self._client)
         rng = stream(world.seed, "loss-batch", self._cache.t, self._client)
-        batch = examples[rng.choice(examples.size, world.rule.rows(examples.size), replace=False)]
-        return float(world.learner.passes.losses(self._cache.params, batch)[0].mean(dtype=np.float64))
+        batch = examples[rng.choice(examples.size, world.rule.rows_per_batch(examples.size), replace=False)]
+        return float(world.learner.passes.losses_and_hits(self._cache.params, batch)[0].mean(dtype=np.float64))
 
     def gradient(self) -> Array:
         """Return ∇F_k(w) on all local training data (P,)."""
@@ -290,7 +290,7 @@ class SimClient:
 class SimResult:
     """Implements core's ``LocalResult``: row ``row`` of a cohort's training."""
 
-    def __init__(self, cache: RoundCache, client: int, block: Trained, row: int) -> None:
+    def __init__(self, cache: RoundCache, client: int, block: TrainedCohort, row: int) -> None:
         self._cache = cache
         self._client = client
         self._block = block

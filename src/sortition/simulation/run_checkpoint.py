@@ -19,7 +19,7 @@ from sortition.core.errors import StorageError, show_value
 from sortition.core.storage import snapshot
 from sortition.core.storage.snapshot import add_prefix, take_part
 from sortition.federation.driver import Ending
-from sortition.learning import Trained
+from sortition.learning import TrainedCohort
 from sortition.learning.vector import Vector
 from sortition.simulation.event_loop import Flight, OverlappingSimulation, Work
 from sortition.simulation.local_states import LocalStates
@@ -357,7 +357,7 @@ def _work(entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulatio
     clients = arrays.get(f"work.{index}.trained")
     if clients is not None:
         fields = {name: arrays.get(f"work.{index}.{name}") for name in TRAINED_FIELDS}
-        trained = Trained(**fields)  # type: ignore[arg-type]
+        trained = TrainedCohort(**fields)  # type: ignore[arg-type]
         if trained.deltas.shape != (clients.size, models[version].size) or trained.losses.shape != (clients.size,):
             raise ValueError(f"the trainings of selection {index}")
         for row, client in enumerate(clients.tolist()):

@@ -772,7 +772,7 @@ class ServerData:
         validation = self._world.validation
         if validation is not None:
             self.examples += validation.size
-        return float(self._world.learner.passes.losses(params, validation)[0].mean(dtype=np.float64))
+        return float(self._world.learner.passes.losses_and_hits(params, validation)[0].mean(dtype=np.float64))
 
     def _shared_weights(self, rows: list[int]) -> Floats:
         """Return the weights of some members if they share the weight of the whole cohort."""

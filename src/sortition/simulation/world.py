@@ -139,7 +139,7 @@ class World:
             white=data.white,
             objective=None if task is None else Objective(task),
         )
-        self._test = self.learner.over(test_inputs, data.y_test)
+        self._test = self.learner.passes_over(test_inputs, data.y_test)
         self.adversaries: Adversaries | None = None
         if attacks is not None:
             self._check_attacks(attacks)

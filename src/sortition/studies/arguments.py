@@ -52,20 +52,23 @@ def partition(name: str, **options: object) -> TomlTable:
 # -- methods --------------------------------------------------------------------------------------------------------
 
 
-def methods_table(methods: MethodsLike) -> list[TomlTable]:
-    """Return ``[[method]]`` of names, tables, instances and classes; equal labels get the parameters that differ."""
+def method_tables(methods: MethodsLike) -> list[TomlTable]:
+    """Return ``[[method]]`` tables of names, tables, instances or classes; equal labels get their parameters added."""
     if isinstance(methods, str | Mapping | Selector | type):
         tables = [_method_table(methods)]
     else:
         tables = [_method_table(method) for method in methods]
-    uses = Counter(table["label"] for table in tables)
+    label_counts = Counter(table["label"] for table in tables)
     for table in tables:
-        parameters = [
-            f"{key}={value}" for key, value in table.items() if key not in ("name", "label") and _is_plain(value)
-        ]
-        if uses[table["label"]] > 1 and parameters:
-            table["label"] = ",".join([table["label"], *parameters])
+        if label_counts[table["label"]] > 1:
+            table["label"] = ",".join([table["label"], *_parameter_texts(table)])
     return tables
+
+
+def _parameter_texts(method: TomlTable) -> list[str]:
+    """Return ``alpha=0.5`` and so on for the parameters of a method that a label can show."""
+    parameters = {key: value for key, value in method.items() if key not in ("name", "label")}
+    return [f"{key}={value}" for key, value in parameters.items() if _is_plain(value)]
 
 
 def _method_table(method: MethodLike) -> TomlTable:

@@ -63,18 +63,18 @@ class BuiltFederation:
     availability: Availability
 
 
-def split(config: Data, seed: int) -> Split:
+def split_data(config: Data, seed: int) -> Split:
     """Split the data set over clients; one with clients of its own keeps them unless another partition is given."""
     dataset = raw_dataset(config) if _is_skewed(config) else dataset_of(config)
     released_holdout: Partition | None = None
     if config.partition is not None and config.partition.name != partitions.NATURAL:
-        train = _partitioned(config, dataset, seed)
+        train = _new_partition(config, dataset, seed)
     elif dataset.clients is None:
         raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
     else:
-        train, released_holdout = _natural(config, dataset, seed)
+        train, released_holdout = _natural_partition(config, dataset, seed)
     if _is_skewed(config):
-        dataset = _skewed(config, dataset, train, seed)
+        dataset = _with_skew(config, dataset, train, seed)
     if dataset.notes:
         train = replace(train, notes=(*dataset.notes, *train.notes))
     validation: Ids | None = None
@@ -87,14 +87,14 @@ def split(config: Data, seed: int) -> Split:
     return Split(dataset=dataset, train=train, holdout=holdout, validation=validation)
 
 
-def _partitioned(config: Data, dataset: Dataset, seed: int) -> Partition:
+def _new_partition(config: Data, dataset: Dataset, seed: int) -> Partition:
     if config.partition is None or config.clients is None:
         raise InputError("data.clients must be given where there is a partition; got nothing.")
     rng = stream(seed, "partition")
     return partitions.split_dataset(config.partition.name, dataset, config.clients, rng, **config.partition.options)
 
 
-def _natural(config: Data, dataset: Dataset, seed: int) -> tuple[Partition, Partition | None]:
+def _natural_partition(config: Data, dataset: Dataset, seed: int) -> tuple[Partition, Partition | None]:
     """Return the data set's own clients with enough examples, or ``data.clients`` of them, drawn by the seed.
 
     The second value is what the released split holds back of each client; None where it holds nothing back.
@@ -154,13 +154,13 @@ _federations: Cache[BuiltFederation] = Cache(1)
 
 def dataset_of(config: Data) -> Dataset:
     """Return the data set as worlds take it; it is read once a process, and all share the same arrays."""
-    key = _as_key({**_loaded_by(config), "standardise": config.standardise})
+    key = _as_key({**_load_key(config), "standardise": config.standardise})
     return _datasets.get(key, lambda: _load(config).prepared(standardise=config.standardise))
 
 
 def raw_dataset(config: Data) -> Dataset:
     """Return the data set as it was loaded, images as bytes; it is read once a process."""
-    return _datasets.get(_as_key({**_loaded_by(config), "raw": True}), lambda: _load(config))
+    return _datasets.get(_as_key({**_load_key(config), "raw": True}), lambda: _load(config))
 
 
 def _load(config: Data) -> Dataset:
@@ -170,7 +170,7 @@ def _load(config: Data) -> Dataset:
     return config.subset.of(dataset)
 
 
-def _loaded_by(config: Data) -> TomlTable:
+def _load_key(config: Data) -> TomlTable:
     """Return what the loaded examples depend on."""
     table: TomlTable = {"name": config.name, "options": _load_options(config)}
     if config.subset is not None:
@@ -189,7 +189,7 @@ def _is_skewed(config: Data) -> bool:
     return config.styles is not None or config.label_noise is not None
 
 
-def _skewed(config: Data, dataset: Dataset, train: Partition, seed: int) -> Dataset:
+def _with_skew(config: Data, dataset: Dataset, train: Partition, seed: int) -> Dataset:
     """Return the data with the styles and wrong labels of each client, as worlds take them."""
     if config.styles is not None:
         dataset = apply_styles(dataset, train.indices, config.styles, stream(seed, "styles"))
@@ -219,7 +219,7 @@ def build_federation(config: RunConfig) -> BuiltFederation:
 def _build(config: RunConfig) -> BuiltFederation:
     if not _is_skewed(config.data):
         data_for(dataset_of(config.data), config.task)  # unfit targets are refused before they are split
-    parts = split(config.data, config.seed)
+    parts = split_data(config.data, config.seed)
     dataset = data_for(parts.dataset, config.task)
     parts = replace(parts, dataset=dataset)
     model = build(
@@ -271,7 +271,7 @@ def _with_validation(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update={"validation": share})})
 
 
-def forget() -> None:
+def forget_federations() -> None:
     """Let go of the data and worlds that are kept between runs."""
     _federations.clear()
     _datasets.clear()
@@ -279,13 +279,13 @@ def forget() -> None:
 
 def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     """Return the federation of a run, and what the engine plays in it."""
-    selector = method_entries.selector(config.method.name, config.method.options)
+    selector = method_entries.make_selector(config.method.name, config.method.options)
     built = build_federation(_with_validation(config) if selector.needs.of_server else config)
     clients = built.split.clients
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
     largest = int(built.world.holdings.sizes.max())
-    rows = config.local.steps_of(largest) * config.local.rows(largest) * config.cohort
+    rows = config.local.steps_of(largest) * config.local.rows_per_batch(largest) * config.cohort
     if rows > MAX_ROWS:
         raise bad("local", f"such that a cohort trains on at most {MAX_ROWS:,} rows a round", f"{rows:,}")
     return built, Setup(
@@ -302,7 +302,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         clients_every=config.clients_every,
         seed=config.seed,
         guards=config.guards,
-        shadows=method_entries.shadows(config.shadow),
+        shadows=method_entries.make_shadows(config.shadow),
         pace=config.pace,
         policies=config.policy,
         habits=config.habits or Habits(),

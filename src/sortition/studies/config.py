@@ -38,7 +38,7 @@ from sortition.simulation.attacks import Attacks
 from sortition.simulation.batteries import Habits
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
-from sortition.studies.folder_names import names_folder
+from sortition.studies.folder_names import can_name_folder
 from sortition.studies.types import TomlTable
 
 M = TypeVar("M", bound=BaseModel)
@@ -188,7 +188,7 @@ class Method(Named):
     @model_validator(mode="after")
     def _set_label(self) -> Self:
         label = self.label or self.name.rpartition(":")[2].replace("_", "-")
-        if not names_folder(label):
+        if not can_name_folder(label):
             raise bad("method.label", "a text that can name a folder", label)
         if self.name in REFERENCES and label != self.name:
             raise bad("method.label", f"left out for {self.name}, a reference line", label)
@@ -291,14 +291,14 @@ class Federation(StrictTable):
 
     @property
     def most_rounds(self) -> int:
-        """How many rounds a run has at most, whatever they cost."""
+        """Return how many rounds a run has at most, whatever they cost."""
         if self.rounds is None:
             return MOST_ROUNDS
         return self.rounds
 
     @property
     def metric(self) -> str:
-        """The name of the test metric beside the loss: accuracy, or the task's."""
+        """Return the name of the test metric beside the loss: accuracy, or the task's."""
         if self.task is None:
             return "accuracy"
         return self.task.metric_name

@@ -47,7 +47,7 @@ class Estimate:
         return self.runs * self.rounds * self.seconds_per_round
 
 
-def estimates(runs: Sequence[RunConfig]) -> list[Estimate]:
+def estimate_runs(runs: Sequence[RunConfig]) -> list[Estimate]:
     """Time the first rounds of every method in every setting; later rounds of some methods cost more."""
     groups: dict[tuple[str, str], list[RunConfig]] = {}
     for run in runs:
@@ -59,13 +59,13 @@ def _estimate(setting: str, method: str, runs: Sequence[RunConfig]) -> Estimate:
     """Time the first run of a method in a setting."""
     config = runs[0]
     rounds = config.most_rounds
-    seconds_per_round, costs_per_round = timed(config)
+    seconds_per_round, costs_per_round = time_round(config)
     if config.until is not None and costs_per_round[config.until.currency] > 0:
         rounds = min(rounds, math.ceil(config.until.limit / costs_per_round[config.until.currency]))
     return Estimate(setting=setting, method=method, runs=len(runs), rounds=rounds, seconds_per_round=seconds_per_round)
 
 
-def timed(config: RunConfig) -> tuple[float, dict[Currency, float]]:
+def time_round(config: RunConfig) -> tuple[float, dict[Currency, float]]:
     """Return wall-clock seconds of one round, as a run would play it, and what it costs by currency."""
     from sortition.simulation import start
     from sortition.simulation.simulation import costs_so_far
@@ -84,7 +84,7 @@ def timed(config: RunConfig) -> tuple[float, dict[Currency, float]]:
     return seconds, {currency: cost / simulation.played for currency, cost in costs.items()}
 
 
-def price(
+def measure_traffic(
     selector: AnySelector,
     model: str,
     options: ReadOnlyTable,

@@ -21,7 +21,7 @@ GREEK = str.maketrans("ονΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ovABEZHIKMNOPTYX")
 AS_LATIN = CYRILLIC | GREEK
 
 
-def names_folder(text: str) -> bool:
+def can_name_folder(text: str) -> bool:
     """Tell whether a text can name a folder on any system, and leads nowhere else."""
     if not 0 < len(text) <= MAX_CHARACTERS or len(text.encode(errors="replace")) > MAX_BYTES:
         return False

@@ -225,7 +225,7 @@ def _study_table(
         "model": arguments.model_table(model),
         "availability": arguments.availability_table(availability),
         "local": arguments.rule_table(DEFAULT_LOCAL if local is None else local),
-        "method": arguments.methods_table(methods),
+        "method": arguments.method_tables(methods),
         **{key: arguments.rule_table(value) for key, value in more.items()},
     }
     if rounds is None and "until" not in table:

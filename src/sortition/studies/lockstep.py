@@ -33,7 +33,7 @@ def group_key(run: RunConfig) -> str | None:
 
 
 def _is_small(run: RunConfig) -> bool:
-    """Whether the steps of a cohort are small; a model of one's own on small data is taken to be small.
+    """Tell whether the steps of a cohort are small; a model of one's own on small data is taken to be small.
 
     If it is not, or cannot be vmapped, its runs are played in turns and each cohort trains by itself.
     """

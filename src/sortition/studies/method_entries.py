@@ -48,7 +48,7 @@ def _discovered_class(name: str) -> SelectorClass:
     return selectors.find(name)
 
 
-def selector(name: str, parameters: ReadOnlyTable) -> AnySelector:
+def make_selector(name: str, parameters: ReadOnlyTable) -> AnySelector:
     """Return the method with its hyper-parameters; lists become tuples, which TOML does not have.
 
     An import path may also lead to an instance, which has its parameters already.
@@ -66,7 +66,7 @@ def selector(name: str, parameters: ReadOnlyTable) -> AnySelector:
     return selector_class(name).load(**{key: _frozen(value) for key, value in parameters.items()})
 
 
-def shadows(given: Sequence[Method] | None) -> dict[str, AnySelector]:
+def make_shadows(given: Sequence[Method] | None) -> dict[str, AnySelector]:
     """Return the methods that choose in the shadow of a run's own, by label."""
     selectors_by_label: dict[str, AnySelector] = {}
     for method in given or ():
@@ -74,7 +74,7 @@ def shadows(given: Sequence[Method] | None) -> dict[str, AnySelector]:
             raise bad("shadow", "methods with labels of their own", f"{method.label!r} twice", "Give each a label.")
         if method.name in REFERENCES:
             raise bad("shadow", "methods that choose clients", method.name)
-        selectors_by_label[method.label] = selector(method.name, method.options)
+        selectors_by_label[method.label] = make_selector(method.name, method.options)
     return selectors_by_label
 
 

@@ -62,16 +62,16 @@ def _merged_methods(base: list[TomlTable], changes: list[TomlTable]) -> list[Tom
     return result
 
 
-def assign(table: TomlTable, text: str) -> TomlTable:
+def with_assignment(table: TomlTable, text: str) -> TomlTable:
     """Return a study with ``a.b=c``; ``method.LABEL.key`` and ``setting.NAME.key`` name one of several tables."""
     path, equals, value = text.partition("=")
     parts = [part.strip() for part in path.split(".")]
     if not equals or not all(parts):
         raise bad("--set", "key=value, such as cohort=5 or local.lr=0.1", text)
-    return placed(table, parts, parsed(value.strip()))
+    return with_value_at(table, parts, parse_value(value.strip()))
 
 
-def parsed(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """Return a text as a TOML value; a text that is none stays a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -79,7 +79,7 @@ def parsed(text: str) -> Any:
         return text
 
 
-def placed(table: TomlTable, path: list[str], value: Any) -> TomlTable:
+def with_value_at(table: TomlTable, path: list[str], value: Any) -> TomlTable:
     """Return the table with a value at a path; one of several methods or settings is named by its label."""
     key = path[0]
     if key not in TABLE_LISTS or len(path) < 3:
@@ -92,7 +92,7 @@ def placed(table: TomlTable, path: list[str], value: Any) -> TomlTable:
         raise bad(key, f"a list of tables, [[{key}]]", members)
     position, label_length = _named_member(key, path[1:], [label_of(member) for member in members])
     changed_members = [*members]
-    changed_members[position] = placed(members[position], path[1 + label_length :], value)
+    changed_members[position] = with_value_at(members[position], path[1 + label_length :], value)
     return {**table, key: changed_members}
 
 
@@ -108,7 +108,7 @@ def _named_member(key: str, path: Sequence[str], labels: Sequence[str]) -> tuple
 # -- sweeps ---------------------------------------------------------------------------------------------------------
 
 
-def sweep(table: object) -> SweptValues:
+def read_sweep(table: object) -> SweptValues:
     """Return ``[sweep]``, flattened: dotted key → the values it takes."""
     if not isinstance(table, Mapping):
         raise bad("sweep", "a table", table)
@@ -119,9 +119,9 @@ def sweep(table: object) -> SweptValues:
                 raise bad(f"sweep.{key}", "a list of at least one value", value)
             values_by_key[key] = value
         elif isinstance(value, Mapping) and "from" in value:
-            values_by_key[key] = spread(f"sweep.{key}", value)
+            values_by_key[key] = range_values(f"sweep.{key}", value)
         elif isinstance(value, Mapping):
-            for inner_key, values in sweep(value).items():
+            for inner_key, values in read_sweep(value).items():
                 values_by_key[f"{key}.{inner_key}"] = values
         else:
             raise bad(f"sweep.{key}", "a list, or a range { from, to, step or count }", value)
@@ -136,7 +136,7 @@ class _Range(NamedTuple):
     n_values: int
 
 
-def spread(who: str, table: ReadOnlyTable) -> list[int] | list[float]:
+def range_values(who: str, table: ReadOnlyTable) -> list[int] | list[float]:
     """Return the values of a range: by step, or evenly (``log``: geometrically) by count. Both ends are in."""
     for key in table:
         if key not in RANGE_KEYS:

@@ -27,11 +27,11 @@ def fingerprints(table: ReadOnlyTable) -> dict[str, str]:
     """Return the SHA-256 of all code that a run's table names and that is not Sortition's, by dotted key."""
     digests = python_objects.fingerprints(table)
     for setting, import_path in import_paths(table).items():
-        digests[setting] = digest(setting, import_path)
+        digests[setting] = source_digest(setting, import_path)
     return digests
 
 
-def changed(manifest: ReadOnlyTable, table: ReadOnlyTable) -> list[str]:
+def changed_keys(manifest: ReadOnlyTable, table: ReadOnlyTable) -> list[str]:
     """Return the keys whose code is not the one that a run's manifest recorded."""
     recorded = manifest.get("python", {})
     return [key for key, digest in fingerprints(table).items() if recorded.get(key, digest) != digest]
@@ -53,7 +53,7 @@ def _leads_out(name: str) -> bool:
     return bool(IMPORT_PATH.fullmatch(name)) and not name.startswith("sortition.") and not Path(name).exists()
 
 
-def digest(setting: str, import_path: str) -> str:
+def source_digest(setting: str, import_path: str) -> str:
     """Return the SHA-256 of the source files behind the import path that a setting names."""
     value = import_named(import_path, setting)
     if inspect.isclass(value):

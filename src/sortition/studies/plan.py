@@ -20,11 +20,19 @@ from sortition.core.validation import translate_error
 from sortition.learning.rule import LocalRule
 from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.reference_lines import REFERENCES
-from sortition.results.schema import DEEPEST, too_deep
+from sortition.results.schema import DEEPEST, is_too_deep
 from sortition.studies import method_entries
 from sortition.studies.config import Federation, Method, Named, RunConfig, validated
-from sortition.studies.folder_names import check_distinct, names_folder
-from sortition.studies.overlay import SweptValues, assign, combinations, label_of, merged, placed, sweep
+from sortition.studies.folder_names import can_name_folder, check_distinct
+from sortition.studies.overlay import (
+    SweptValues,
+    combinations,
+    label_of,
+    merged,
+    read_sweep,
+    with_assignment,
+    with_value_at,
+)
 from sortition.studies.study_table import Study
 from sortition.studies.types import AnySelector, ReadOnlyTable, TomlTable
 
@@ -89,25 +97,27 @@ def read(path: str | Path) -> TomlTable:
 def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, who: str = "study") -> StudyPlan:
     """Resolve a study's table and the ``--set`` options into runs; messages call the study ``who``."""
     study_table = _with_method_tables(table)
-    if too_deep(study_table):
+    if is_too_deep(study_table):
         raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
-    shared_sets = []
+    shared_assignments = []
     for text in sets:
         if text.startswith(("setting.", "sweep.")):
-            study_table = assign(study_table, text)
+            study_table = with_assignment(study_table, text)
         else:
-            shared_sets.append(text)
-    study_by_setting = [(name, _validated(setting, who)) for name, setting in _settings(study_table, shared_sets)]
+            shared_assignments.append(text)
+    study_by_setting = [
+        (name, _validated(setting, who)) for name, setting in _expand_settings(study_table, shared_assignments)
+    ]
     studies = [study for _, study in study_by_setting]
     check_distinct("setting.name", [name for name, _ in study_by_setting])
     if sum(len(study.seeds) * len(study.method) for study in studies) > MAX_RUNS:
         raise bad("study", f"of at most {MAX_RUNS:,} runs", "more", "Split it, or take fewer seeds.")
-    runs = [run for name, study in study_by_setting for run in _runs(name, study)]
+    runs = [run for name, study in study_by_setting for run in _runs_of_setting(name, study)]
     return StudyPlan(
         title=str(study_table.get("title", "")),
         runs=tuple(sorted(runs, key=lambda run: run.seed)),
         track=tuple(studies[0].track),
-        criteria=_criteria(studies),
+        criteria=_common_criteria(studies),
         lockstep=studies[0].lockstep,
     )
 
@@ -121,7 +131,7 @@ def _with_method_tables(table: ReadOnlyTable) -> TomlTable:
     return study_table
 
 
-def _criteria(studies: Sequence[Study]) -> Criteria:
+def _common_criteria(studies: Sequence[Study]) -> Criteria:
     """Return the criteria of all settings, which must be the same: verdicts of a study must mean the same."""
     for key in ("margin", "baseline", "all_pairs", "cost"):
         values = {getattr(study, key) for study in studies}
@@ -145,42 +155,57 @@ def _validated(table: TomlTable, who: str) -> Study:
 def _name_in_messages(who: str, number: int, method: TomlTable) -> str:
     """Return what messages call a method: its number, from 1, and its label."""
     label = label_of(method)
-    return f"{who}: method {number}" + (f" ({label})" if label else "")
+    if not label:
+        return f"{who}: method {number}"
+    return f"{who}: method {number} ({label})"
 
 
 def _tables(table: TomlTable, key: str) -> list[TomlTable]:
     """Return the tables of ``[[key]]``."""
+    _check_tables(table, key)
+    return list(table.get(key, []))
+
+
+def _check_tables(table: TomlTable, key: str) -> None:
+    """Refuse what is not a list of tables under a key."""
     tables = table.get(key, [])
     if not isinstance(tables, list) or not all(isinstance(inner_table, dict) for inner_table in tables):
         raise bad(key, f"a list of tables, [[{key}]]", tables)
-    return tables
 
 
 # -- settings and sweeps --------------------------------------------------------------------------------------------
 
 
-def _settings(study_table: TomlTable, sets: list[str]) -> Iterable[tuple[str, TomlTable]]:
-    """Yield each setting's name and its whole table, swept; ``--set`` overrides settings and sweeps."""
+def _expand_settings(study_table: TomlTable, assignments: list[str]) -> Iterable[tuple[str, TomlTable]]:
+    """Yield the name and the whole table of each setting, once for each combination of the federation's swept values.
+
+    ``assignments`` are the texts of ``--set``, which override settings and sweeps.
+    """
     base = {key: value for key, value in study_table.items() if key not in ("setting", "sweep")}
     settings = _tables(study_table, "setting")
     for table in (study_table, *settings):
-        _tables(table, "method")
-    swept_values = _swept_values(study_table, settings, sets)
-    of_federation = {key: values for key, values in swept_values.items() if not key.startswith("method.")}
+        _check_tables(table, "method")
+    swept_values = _swept_values(study_table, settings, assignments)
+    federation_values = {key: values for key, values in swept_values.items() if not key.startswith("method.")}
     for setting in settings or [{"name": ONLY_SETTING}]:
         name = _setting_name(setting)
-        table = merged(base, {key: value for key, value in setting.items() if key != "name"})
-        for text in sets:
-            table = assign(table, text)
-        table = _with_swept_methods(_with_chosen_methods(table, name), swept_values)
-        for suffix, values in combinations(of_federation):
-            swept_name = _swept_name(name if settings else "", suffix)
-            yield swept_name or name, _with_values(table, values)
+        changes = {key: value for key, value in setting.items() if key != "name"}
+        table = merged(base, changes)
+        for text in assignments:
+            table = with_assignment(table, text)
+        table = _with_chosen_methods(table, name)
+        table = _with_swept_methods(table, swept_values)
+        for suffix, values in combinations(federation_values):
+            if suffix and not settings:
+                swept_name = _swept_name("", suffix)
+            else:
+                swept_name = _swept_name(name, suffix)
+            yield swept_name, _with_values(table, values)
 
 
 def _setting_name(table: TomlTable) -> str:
     name = table.get("name")
-    if not isinstance(name, str) or not names_folder(name):
+    if not isinstance(name, str) or not can_name_folder(name):
         raise bad("setting.name", "a text that can name a folder", name)
     return name
 
@@ -188,15 +213,15 @@ def _setting_name(table: TomlTable) -> str:
 def _swept_name(name: str, suffix: str) -> str:
     """Return a setting's name with what a sweep adds to it."""
     swept_name = ",".join(part for part in (name, suffix) if part)
-    if swept_name and not names_folder(swept_name):
+    if swept_name and not can_name_folder(swept_name):
         raise bad("setting.name and what a sweep adds to it", "a text that can name a folder", swept_name)
     return swept_name
 
 
-def _swept_values(study_table: TomlTable, settings: list[TomlTable], sets: list[str]) -> SweptValues:
+def _swept_values(study_table: TomlTable, settings: list[TomlTable], assignments: list[str]) -> SweptValues:
     """Return the keys that ``[sweep]`` varies and their values, without those that ``--set`` fixes."""
-    fixed_keys = [text.partition("=")[0].strip() for text in sets]
-    swept = sweep(study_table.get("sweep", {}))
+    fixed_keys = [text.partition("=")[0].strip() for text in assignments]
+    swept = read_sweep(study_table.get("sweep", {}))
     values_by_key = {key: values for key, values in swept.items() if key not in fixed_keys}
     labels = {label_of(method): None for table in (study_table, *settings) for method in table.get("method", [])}
     for key in values_by_key:
@@ -217,7 +242,7 @@ def _labels_and_parameters(key: str) -> list[tuple[str, str]]:
 def _with_values(table: TomlTable, values: ReadOnlyTable) -> TomlTable:
     """Return the table with each value at its dotted key."""
     for key, value in values.items():
-        table = placed(table, key.split("."), value)
+        table = with_value_at(table, key.split("."), value)
     return table
 
 
@@ -257,7 +282,7 @@ def _with_swept_methods(table: TomlTable, values_by_key: Mapping[str, list[Any]]
 # -- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _runs(setting: str, study: Study) -> list[RunConfig]:
+def _runs_of_setting(setting: str, study: Study) -> list[RunConfig]:
     """Return one setting's runs; every method is loaded once, so that a wrong parameter is reported now."""
     clients = study.data.clients
     _check_reference_lines_end(study)
@@ -274,7 +299,7 @@ def _runs(setting: str, study: Study) -> list[RunConfig]:
             "server": _with_changes(study.server, method.server, f"{method.label}.server"),
             "guards": guards,
         }
-        needs = _loaded(method).needs
+        needs = _load_selector(method).needs
         check_weighing(guards, (*needs.reads, *needs.optional), method.label)
         resolved = Method(name=method.name, label=method.label, **method.options)
         runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
@@ -289,10 +314,10 @@ def _check_reference_lines_end(study: Study) -> None:
             raise bad("rounds", f"given beside until where {method.name} is a method", None, hint)
 
 
-def _loaded(method: Method) -> AnySelector:
+def _load_selector(method: Method) -> AnySelector:
     """Return the method with its parameters; a key of the study among them stands below ``[[method]]`` by mistake."""
     try:
-        return method_entries.selector(method.name, method.options)
+        return method_entries.make_selector(method.name, method.options)
     except InputError as error:
         for key in method.options:
             if key in Study.model_fields and f"{key!r};" in str(error):

@@ -72,7 +72,7 @@ def fingerprints(table: Mapping[str, object]) -> dict[str, str]:
     return digests
 
 
-def registered() -> dict[str, RegisteredObject]:
+def registered_objects() -> dict[str, RegisteredObject]:
     """Return all registered objects by name, to be sent to other processes."""
     return dict(_registry)
 

@@ -15,7 +15,7 @@ def matching_runs(plan: StudyPlan, patterns: Sequence[str], whole_plan: StudyPla
 
     Patterns that match nothing are refused; the message lists the names of ``whole_plan``, by default of ``plan``.
     """
-    chosen = plan.only(run for run in plan.runs if matches(run, patterns))
+    chosen = plan.only(run for run in plan.runs if is_matched(run, patterns))
     if patterns and not chosen.runs:
         listed_plan = whole_plan or plan
         names = ", ".join([*listed_plan.settings, *listed_plan.labels])
@@ -23,7 +23,7 @@ def matching_runs(plan: StudyPlan, patterns: Sequence[str], whole_plan: StudyPla
     return chosen
 
 
-def matches(run: RunConfig, patterns: Sequence[str]) -> bool:
+def is_matched(run: RunConfig, patterns: Sequence[str]) -> bool:
     """Tell whether a pattern names a run's setting, label or setting/label; without patterns every run matches."""
     if not patterns:
         return True

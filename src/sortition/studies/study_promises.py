@@ -10,13 +10,13 @@ from sortition.studies.plan import StudyPlan
 from sortition.studies.types import AnySelector
 
 
-def linted(plan: StudyPlan, promises: Promises | None = None) -> dict[str, list[PrivacyFinding]]:
+def lint_plan(plan: StudyPlan, promises: Promises | None = None) -> dict[str, list[PrivacyFinding]]:
     """Return the findings of each setting and method, under ``promises`` or those of the study."""
     findings_by_label: dict[str, list[PrivacyFinding]] = {}
     for label, run in _run_of_each_method(plan).items():
         run_promises = promises or run.privacy
         if run_promises is not None:
-            selector = method_entries.selector(run.method.name, run.method.options)
+            selector = method_entries.make_selector(run.method.name, run.method.options)
             findings_by_label[label] = lint(selector, run_promises, _deployment(run))
     return findings_by_label
 
@@ -24,7 +24,7 @@ def linted(plan: StudyPlan, promises: Promises | None = None) -> dict[str, list[
 def deployments(plan: StudyPlan) -> dict[str, tuple[AnySelector, Deployment]]:
     """Return each method of each setting, and the federation that it chooses in."""
     return {
-        label: (method_entries.selector(run.method.name, run.method.options), _deployment(run))
+        label: (method_entries.make_selector(run.method.name, run.method.options), _deployment(run))
         for label, run in _run_of_each_method(plan).items()
     }
 

@@ -88,7 +88,7 @@ class StudyResult:
         """Return one row a comparison: method, baseline, difference, intervals, p, verdict, the reason for none, …"""
         from sortition.results import frames
 
-        return frames.frames(self.runs, self.criteria)["comparisons"]
+        return frames.make_frames(self.runs, self.criteria)["comparisons"]
 
     def to_pandas(self, what: str = "table") -> Any:
         """Return ``table`` or ``curves`` as a pandas frame; needs pandas."""
@@ -340,7 +340,7 @@ class StudyResult:
         """Return one sentence for each data set: what the inputs are, and what was done to them."""
         from sortition.results import summary
 
-        return summary.inputs(self.runs)
+        return summary.input_sentences(self.runs)
 
     def __str__(self) -> str:
         paragraphs = list(self.inputs)

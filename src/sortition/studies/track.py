@@ -25,13 +25,13 @@ from sortition.studies.types import ReadOnlyTable, RunSummary
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-__all__ = ["MLflow", "TensorBoard", "WandB", "trackers"]
+__all__ = ["MLflow", "TensorBoard", "WandB", "make_trackers"]
 
 LONGEST_PARAMETER = 500  # characters that MLflow keeps of a parameter
 TrackedValue = str | int | float | bool
 
 
-def figures(record: RoundRecord) -> dict[str, float]:
+def round_figures(record: RoundRecord) -> dict[str, float]:
     """Return the numbers of a round that trackers show: test figures, training loss, cohort, bytes, simulated time."""
     values: dict[str, float | None] = {}
     for name, value in (record.get("test") or {}).items():
@@ -47,12 +47,12 @@ def figures(record: RoundRecord) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
-def tags(run: RunConfig) -> dict[str, str]:
+def run_tags(run: RunConfig) -> dict[str, str]:
     """Return what distinguishes a run."""
     return {"setting": run.setting, "method": run.method.label, "seed": str(run.seed)}
 
 
-def options(run: RunConfig) -> dict[str, TrackedValue]:
+def flat_options(run: RunConfig) -> dict[str, TrackedValue]:
     """Return the configuration of a run, flat: ``local.lr`` and so on."""
     flat: dict[str, TrackedValue] = {}
 
@@ -90,11 +90,11 @@ class Tracker(Callback, ABC):
 
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
         """Open the tracker's run with the configuration; a resumed run goes on after its last round."""
-        self.open(tags(run), {**options(run), "folder": str(folder)}, played)
+        self.open(run_tags(run), {**flat_options(run), "folder": str(folder)}, played)
 
     def on_round(self, run: RunConfig, record: RoundRecord) -> None:
         """Log the figures of a round."""
-        self.log(figures(record), record["round"] + 1)
+        self.log(round_figures(record), record["round"] + 1)
 
     def on_end(self, run: RunConfig, summary: RunSummary) -> None:
         """Close the tracker's run; a summary is there where the run is complete."""
@@ -109,7 +109,7 @@ class Tracker(Callback, ABC):
         """Log the figures of a federation's last round."""
         if series.last is not None:
             with series.lock:
-                values = figures(series.last) | series.figures()
+                values = round_figures(series.last) | series.figures()
             self.log(values, series.last["round"] + 1)
 
     def end(self, completed: bool) -> None:
@@ -245,7 +245,7 @@ class WandB(Tracker):
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
 
 
-def trackers(chosen: Iterable[Named]) -> list[Callback]:
+def make_trackers(chosen: Iterable[Named]) -> list[Callback]:
     """Make the trackers that a study's file names; a missing package or a wrong option is an error at once."""
     callbacks: list[Callback] = []
     for tracker in chosen:

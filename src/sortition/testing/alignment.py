@@ -71,7 +71,7 @@ class Heard(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of those whose own answers decide on themselves."""
+        """Return the share of those whose own answers decide on themselves."""
         return self.themselves / max(self.anybody, 1)
 
 

@@ -63,7 +63,7 @@ class _Office:
         return Ask("query", self.sessions[name], client=NAMES.index(name), round=round_index, seconds=self.seconds)
 
     def collect(self, count: int) -> list[Reply]:
-        """Replies under so many handles, or those that came in time."""
+        """Return the replies under so many handles, or those that came in time."""
         replies: list[Reply] = []
         ends = time.monotonic() + self.seconds
         while len({reply.handle for reply in replies}) < count and time.monotonic() < ends:

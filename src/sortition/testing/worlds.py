@@ -114,12 +114,12 @@ class QuadraticResult:
 
     @property
     def output_bias(self) -> Array:
-        """The last C parameters."""
+        """Return the last C parameters."""
         return self.update[-self.classes :]
 
     @property
     def output_weight(self) -> Array:
-        """The others, a row a class."""
+        """Return the parameters before the last C, a row a class."""
         return self.update[: -self.classes].reshape(self.classes, -1)
 
     def outputs(self, inputs: Array) -> Array:
@@ -141,7 +141,7 @@ class QuadraticClient:
 
     @property
     def label_counts(self) -> Array:
-        """Examples per label."""
+        """Return the number of examples of each label."""
         return np.asarray(self._world.population.label_counts[self._k])
 
     def resources(self) -> Array:

@@ -140,7 +140,7 @@ def test_a_failure_leaves_its_log_and_nothing_else_broken(tmp_path):
 def test_other_data_are_refused(tmp_path):
     run = config()
     _, path, _ = play_run(run, tmp_path, stop_after=2)
-    manifest = run_folder.document(path / run_folder.MANIFEST)
+    manifest = run_folder.read_document(path / run_folder.MANIFEST)
     manifest["data"]["digest"] = "another"
     (path / run_folder.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(StorageError, match="other data"):

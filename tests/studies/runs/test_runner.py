@@ -161,7 +161,7 @@ def test_killed_in_the_middle_and_resumed_gives_the_same_bytes(tmp_path):
         time.sleep(0.01)
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
-    assert 0 < len(run_folder.lines(path / run_folder.ROUNDS)) < 200
+    assert 0 < len(run_folder.read_records(path / run_folder.ROUNDS)) < 200
     study(table, out=tmp_path / "killed")
     study(table, out=tmp_path / "whole")
     whole = runner.place(tmp_path / "whole", plan(table).runs[0])

@@ -136,7 +136,7 @@ def test_a_check_in_another_process_raises_here(monkeypatch):
         machine.call(broken, runs, {})
     with pytest.raises(SortitionError, match="ended with code 7"):
         machine.call(killed, runs, {})
-    machine.call(runner.check, runs, {})
+    machine.call(runner.check_runs, runs, {})
 
 
 @pytest.mark.parametrize(

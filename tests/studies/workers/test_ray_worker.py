@@ -48,7 +48,7 @@ def test_a_run_lands_at_the_caller_as_if_played_there(tmp_path):
     assert {path.name for path in (tmp_path / "there").iterdir()} == files
     for name in files - {run_folder.TIMINGS}:
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
-    assert resume.state(run, tmp_path / "there") == "done"
+    assert resume.run_state(run, tmp_path / "there") == "done"
 
 
 class Slow(OneRun):
@@ -78,8 +78,8 @@ def test_another_worker_goes_on_from_what_arrived(tmp_path, asked):
         while not (there / run_folder.CHECKPOINT).exists():
             folder_sync.put(there, worker.updates()[1])
         take(worker, None, stop_at=0)
-    assert 0 < len(run_folder.lines(there / run_folder.ROUNDS)) < 40
-    assert resume.state(run, there) == "started"
+    assert 0 < len(run_folder.read_records(there / run_folder.ROUNDS)) < 40
+    assert resume.run_state(run, there) == "started"
     other, seen = RayWorker(), []
     other.submit(0, Slow(run, there), folder_sync.pack(there))
     while not seen or seen[-1].kind != "done":
@@ -91,7 +91,7 @@ def test_another_worker_goes_on_from_what_arrived(tmp_path, asked):
         assert list(range(1, 41)) == PLAYED, "the rounds in progress ended: nothing was played twice"
     OneRun(run, tmp_path / "here")(lambda *_: None, lambda: False)
     assert (tmp_path / "here" / run_folder.ROUNDS).read_bytes() == (there / run_folder.ROUNDS).read_bytes()
-    assert [line["round"] for line in run_folder.lines(there / run_folder.TIMINGS)] == list(range(40))
+    assert [line["round"] for line in run_folder.read_records(there / run_folder.TIMINGS)] == list(range(40))
 
 
 def test_a_failure_tells_the_machine_and_leaves_its_log(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ from sortition.report.charts.learning import draw_lines, end_labels, method_colo
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.palette import Palette
-from sortition.results.comparisons import to_target
-from sortition.results.ranking import Ranking, profiles, rank
+from sortition.results.comparisons import figure_to_target
+from sortition.results.ranking import Ranking, performance_profiles, rank_methods
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import Reason
 
@@ -38,7 +38,7 @@ def draw_charts(gathered: Gathered, look: Look) -> list[Chart]:
         return []
     left_out_note = _left_out_sentence(gathered)
     charts = []
-    ranking = rank_methods(gathered)
+    ranking = rank_over_settings(gathered)
     if ranking is not None:
         charts.append(_draw_ranks(ranking, look.palette, left_out_note))
     profile = _draw_profiles(gathered, look, left_out_note)
@@ -47,7 +47,7 @@ def draw_charts(gathered: Gathered, look: Look) -> list[Chart]:
     return charts
 
 
-def rank_methods(gathered: Gathered) -> Ranking | None:
+def rank_over_settings(gathered: Gathered) -> Ranking | None:
     """Rank methods by the mean at the end of training over seeds.
 
     None where fewer than two methods are in every setting, and where runs ended at different rounds.
@@ -56,7 +56,7 @@ def rank_methods(gathered: Gathered) -> Ranking | None:
     if any(comparison.reason is Reason.ENDED_APART for comparison in comparisons):
         return None
     values = {setting.name: _end_means(setting) for setting in gathered.settings}
-    ranking = rank(values, higher=gathered.settings[0].higher)
+    ranking = rank_methods(values, higher=gathered.settings[0].higher)
     if len(ranking.ranks) > 1:
         return ranking
     return None
@@ -124,7 +124,9 @@ def _draw_profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart 
     shared = _shared_methods(gathered)
     has_targets = all(setting.target is not None for setting in gathered.settings)
     by_rounds = has_targets and any(
-        run.figures.get(to_target(setting.comparison.currency)) for setting in gathered.settings for run in setting.runs
+        run.figures.get(figure_to_target(setting.comparison.currency))
+        for setting in gathered.settings
+        for run in setting.runs
     )
     first = gathered.settings[0]
     if not by_rounds and first.higher and first.metric not in AT_MOST_ONE:
@@ -138,7 +140,7 @@ def _draw_profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart 
     factors = np.linspace(1, LARGEST_FACTOR, POINTS)
     rows = [
         {"method": label, "factor": round(float(factor), 3), "share": round(float(share), 4)}
-        for label, shares in profiles(costs, factors).items()
+        for label, shares in performance_profiles(costs, factors).items()
         for factor, share in zip(factors, shares, strict=True)
     ]
     cost_name = _cost_name(first, by_rounds)
@@ -178,7 +180,7 @@ def _seed_costs(setting: Setting, label: str, shared: Sequence[str], by_rounds: 
     finished = [{run.seed for run in setting.methods[method] if run.done} for method in shared]
     figures_by_seed = {run.seed: run.figures for run in setting.methods[label]}
     if by_rounds:
-        key = to_target(setting.comparison.currency)
+        key = figure_to_target(setting.comparison.currency)
     else:
         key = setting.end_figure
     values = [figures_by_seed[seed].get(key) for seed in sorted(set.intersection(*finished))]

@@ -116,7 +116,7 @@ def _shown_clients(digest: HistoryDigest) -> Array:
 
 def axis_names(digest: HistoryDigest, clients: Array) -> list[str]:
     """Return a name for each client that no other has: where two names look the same, the id stands beside them."""
-    names = [digest.history.names.short(client) for client in clients.tolist()]
+    names = [digest.history.names.short_name(client) for client in clients.tolist()]
     return [
         name if names.count(name) == 1 else f"{name} (id {client})"
         for name, client in zip(names, clients.tolist(), strict=True)

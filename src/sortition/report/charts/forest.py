@@ -11,7 +11,7 @@ import altair as alt
 from sortition.report.charts import Chart, chart_on, fill_width, signed_axis
 from sortition.report.gather import Setting
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, Window, differences
-from sortition.results.verdict_words import figure_title, in_order, unit_of, verdict_text, with_unit
+from sortition.results.verdict_words import figure_title, sort_by_gain, unit_of, verdict_text, with_unit
 
 COLOUR_NAMES = {BETTER: "green", WORSE: "orange", EQUAL: "grey", UNDECIDED: "purple"}
 COLOURS = {BETTER: "#0b8f63", WORSE: "#c8501e", EQUAL: "#7d8894", UNDECIDED: "#8f6bc4"}
@@ -30,10 +30,10 @@ SAME = "Here these are all rounds, so the mean over the whole curve is the same.
 
 def draw_forests(setting: Setting) -> list[Chart | str]:
     """Draw the differences at the end of the curve and over all of it; a sentence where both are of the same rounds."""
-    plots = [draw_forest(setting, figure) for figure in setting.comparison.compared]
+    plots = [draw_forest(setting, figure) for figure in setting.comparison.compared_figures]
     charts: list[Chart | str] = [plot for plot in plots if plot is not None]
     basis = setting.comparison.basis
-    if isinstance(basis, Window) and basis.whole:
+    if isinstance(basis, Window) and basis.is_whole_run:
         return [*charts[:1], *[SAME for _ in charts[1:]]]
     return charts
 
@@ -42,7 +42,7 @@ def draw_forest(setting: Setting, figure: str) -> Chart | None:
     """Draw the differences of a compared figure from the baseline; None where nothing is compared."""
     comparisons = [
         comparison
-        for comparison in in_order(setting.against_baseline(figure).values())
+        for comparison in sort_by_gain(setting.against_baseline(figure).values())
         if not math.isnan(comparison.difference)
     ]
     if not comparisons:
@@ -60,7 +60,9 @@ def draw_forest(setting: Setting, figure: str) -> Chart | None:
     explanation = f"{CAPTION} {_colours_text(comparisons)}"
     caption = explanation
     reading = ""
-    if figure != setting.comparison.compared[0]:  # the page explains bars below the first plot; a file stands alone
+    if (
+        figure != setting.comparison.compared_figures[0]
+    ):  # the page explains bars below the first plot; a file stands alone
         caption = AREA
         reading = explanation
     return Chart(

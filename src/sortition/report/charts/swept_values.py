@@ -13,7 +13,7 @@ from sortition.report.charts.learning import draw_lines, end_labels, method_colo
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.palette import Palette
-from sortition.results.sweeps import swept, value_text, variants
+from sortition.results.sweeps import find_swept_values, value_text, variants
 
 HEIGHT = 260
 WIDE = 20  # the largest over the smallest value, from which on an axis is logarithmic
@@ -23,7 +23,7 @@ def draw_charts(gathered: Gathered, look: Look) -> list[Chart]:
     """Draw a chart for each number that differs between settings."""
     if len(gathered.settings) < 2:
         return []
-    values_by_setting = swept({setting.name: setting.first.config for setting in gathered.settings})
+    values_by_setting = find_swept_values({setting.name: setting.first.config for setting in gathered.settings})
     charts = []
     for key in _numeric_keys(values_by_setting):
         rows = []
@@ -67,7 +67,7 @@ def _swept_row(setting: Setting, label: str, values: Mapping[str, Any], key: str
     middle = setting.centre(label, setting.end_figure)
     if middle is None:
         return {**row, "mean": None, "low": None, "high": None}
-    sd = middle.sd if middle.known > 1 else 0.0
+    sd = middle.sd if middle.n_known > 1 else 0.0
     return {
         **row,
         "mean": round(middle.mean, 5),

@@ -10,7 +10,7 @@ from sortition.availability._pictures import availability_chart
 from sortition.core.arrays import Array
 from sortition.reproduction.context import Context, Toml
 from sortition.results.table import Table
-from sortition.studies.build_federation import split
+from sortition.studies.build_federation import split_data
 from sortition.studies.config import Data, validated
 
 ROUNDS = 2000  # over which frequencies are counted
@@ -21,7 +21,7 @@ def make(context: Context, *, data: Toml, mode: list[Toml], shown: int = 100) ->
     """Draw all modes (rounds × clients), and compare measured with expected frequencies in a table."""
     import altair as alt
 
-    parts = split(validated(Data, data, "figure.data"), 0)
+    parts = split_data(validated(Data, data, "figure.data"), 0)
     label_counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
     n_rounds = context.rounds or ROUNDS
     charts = []

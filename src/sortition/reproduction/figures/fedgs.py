@@ -10,7 +10,7 @@ from sortition.reproduction.context import Context
 from sortition.results.metrics import best
 from sortition.results.run_folder import Run
 from sortition.results.table import Table
-from sortition.studies.build_federation import split
+from sortition.studies.build_federation import split_data
 from sortition.studies.config import Data, validated
 
 
@@ -43,7 +43,7 @@ def partition(context: Context) -> str:
     runs = context.finished_runs()
     if not runs:
         return ""
-    parts = split(validated(Data, runs[0].config["data"], "data"), runs[0].seed)
+    parts = split_data(validated(Data, runs[0].config["data"], "data"), runs[0].seed)
     described = describe(parts.train, parts.dataset.y_train, parts.dataset.classes)
     return context.save("partition", partition_chart(described, f"{parts.dataset.name}, {parts.clients} clients"))
 

@@ -16,7 +16,7 @@ from sortition.reproduction.context import Context, Marks, Toml
 from sortition.results.table import Table
 from sortition.selectors.fedgs import graph as g
 from sortition.simulation.world import World
-from sortition.studies.build_federation import setup, split
+from sortition.studies.build_federation import setup, split_data
 from sortition.studies.config import Data, RunConfig, validated
 
 EPSILON = 0.1  # of the oracle graph
@@ -179,7 +179,7 @@ def drawn(context: Context, *, data: Toml) -> str:
     """Draw Fig. 3: clients as points in the colour of their first label, joined where the oracle graph has an edge."""
     import altair as alt
 
-    parts = split(validated(Data, data, "figure.data"), 0)
+    parts = split_data(validated(Data, data, "figure.data"), 0)
     label_counts = describe(parts.train, parts.dataset.y_train, parts.dataset.classes).counts
     edges = cosine_edges(label_counts)
     positions = spectral_layout(edges)

@@ -16,7 +16,7 @@ from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, 
 from sortition.selectors._parts.shares import label_shares
 from sortition.selectors.fedss.allocation import apportion
 from sortition.selectors.fedss.strata import Strata, stratify
-from sortition.studies.build_federation import setup, split
+from sortition.studies.build_federation import setup, split_data
 from sortition.studies.config import Data, RunConfig, validated
 
 MECHANISMS: tuple[Mechanism, ...] = ("laplace", "gaussian")
@@ -25,7 +25,7 @@ DELTA = 1e-5
 
 def noise(context: Context, *, data: Toml, epsilon: list[float], most: int = 10, draws: int = 5) -> str:
     """Compare strata from label counts under ε-differential privacy with those from exact counts."""
-    parts = split(validated(Data, data, "figure.data"), 0)
+    parts = split_data(validated(Data, data, "figure.data"), 0)
     counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
     exact = stratify(label_shares(counts), most, stream(0, "strata"))
     columns = ["ε", "mechanism", "scale of the noise", "strata", "silhouette", "agreement"]

@@ -22,8 +22,8 @@ from sortition.results import run_folder
 from sortition.results.history import History, history_of_log
 from sortition.results.names import ClientNames
 from sortition.studies import method_entries
-from sortition.studies.audit.consistency import READING_ERRORS, against_records
-from sortition.studies.audit.finding import Finding, disclosed_names, format_faults, read
+from sortition.studies.audit.consistency import READING_ERRORS, record_faults
+from sortition.studies.audit.finding import Finding, disclosed_names, format_faults, read_links
 from sortition.studies.types import ReadOnlyTable
 
 
@@ -69,10 +69,10 @@ def _why_no_log(history: History) -> str:
 
 
 def _examine(path: Path, finding: Finding, history: History | None, users_names: ClientNames | None) -> None:
-    disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json"))
+    disclosed = run_folder.read_document(path.with_name(f"{path.name}.reveal.json"))
     if not disclosed:
         finding.state = "in progress" if is_locked(path) else "done"
-    links = read(path, whole=bool(disclosed))
+    links = read_links(path, whole=bool(disclosed))
     finding.entries = len(links)
     if not links and not disclosed:
         finding.unchecked_because = "the log is empty"
@@ -81,7 +81,7 @@ def _examine(path: Path, finding: Finding, history: History | None, users_names:
     if links and not finding.faults:
         finding.faults += format_faults(links[0].entry)
     if disclosed:
-        finding.faults += _against_disclosure(links, disclosed)
+        finding.faults += _disclosure_faults(links, disclosed)
     else:
         finding.unchecked_because = "seed and salt are not disclosed yet"
     if finding.faults:
@@ -90,7 +90,7 @@ def _examine(path: Path, finding: Finding, history: History | None, users_names:
     names = _names(path, history, users_names)
     if history is not None:
         entries = [cast(RoundEntry, link.entry) for link in links[1:]]
-        finding.faults += _against_history(entries, history, names, over=bool(disclosed))
+        finding.faults += _history_faults(entries, history, names, over=bool(disclosed))
     if finding.faults:
         finding.unchecked_because = "the log does not fit the history"
     elif disclosed:
@@ -107,7 +107,7 @@ def _names(log: Path, history: History | None, users_names: ClientNames | None) 
     return history.names
 
 
-def _against_disclosure(links: list[hash_chain.Link], disclosed: ReadOnlyTable) -> list[str]:
+def _disclosure_faults(links: list[hash_chain.Link], disclosed: ReadOnlyTable) -> list[str]:
     """Return whether the log has as many entries as were announced at the end."""
     faults = [f"What was disclosed lacks {key!r}." for key in ("entries", "final") if disclosed.get(key) is None]
     if disclosed.get("entries") not in (None, len(links)):
@@ -115,7 +115,7 @@ def _against_disclosure(links: list[hash_chain.Link], disclosed: ReadOnlyTable) 
     return faults
 
 
-def _against_history(entries: list[RoundEntry], history: History, names: ClientNames, *, over: bool) -> list[str]:
+def _history_faults(entries: list[RoundEntry], history: History, names: ClientNames, *, over: bool) -> list[str]:
     """Return where log and history differ; of a federation that goes on, one file may be ahead of the other."""
     records = history.records
     if not over and has_events(entries):
@@ -127,7 +127,7 @@ def _against_history(entries: list[RoundEntry], history: History, names: ClientN
         common = min(len(entries), len(records))
         entries = entries[:common]
         records = records[:common]
-    return against_records(entries, records, history.path.name, names)
+    return record_faults(entries, records, history.path.name, names)
 
 
 def _examine_choices(
@@ -147,14 +147,14 @@ def _examine_choices(
             [link.entry for link in links[1:]],
             registrar,
             population=lambda n: disclosed_population(disclosed, n),
-            client_name=names.called if names else None,
+            client_name=names.name_with_id if names else None,
         )
         finding.take_result(result, header)
 
 
 def _fresh_registrar(header: ReadOnlyTable, disclosed: ReadOnlyTable, finding: Finding) -> Registrar | None:
     """Return a registrar of the same selection; None, with the reason in the finding, where that is impossible."""
-    selector = method_entries.selector(header["selector"], header["parameters"])
+    selector = method_entries.make_selector(header["selector"], header["parameters"])
     seed = int(disclosed["seed"])
     guards = Guards(**header.get("guards", {}))
     if commit_to_seed(bytes.fromhex(disclosed["salt"]), seed) != header["commitment"]:

@@ -16,15 +16,15 @@ from sortition.results import run_folder
 from sortition.simulation import start
 from sortition.studies import build_federation, own_code
 from sortition.studies.audit.audit_history import examine_history, examine_log
-from sortition.studies.audit.consistency import against_end, against_header, against_records
-from sortition.studies.audit.finding import Finding, final_hash, format_faults, read, why_no_log
+from sortition.studies.audit.consistency import end_faults, header_faults, record_faults
+from sortition.studies.audit.finding import Finding, final_hash, format_faults, read_links, why_no_log
 from sortition.studies.audit.replay_run import Configured, Replay
 from sortition.studies.config import RunConfig, validated
-from sortition.studies.runs.journals import records_a_log
+from sortition.studies.runs.journals import mentions_audit_log
 from sortition.studies.runs.run_task import in_one_thread
 from sortition.studies.runs.write_folder import LOCK
 
-__all__ = ["Finding", "examine", "examine_history", "examine_log", "read"]
+__all__ = ["Finding", "examine", "examine_history", "examine_log", "read_links"]
 
 
 def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
@@ -42,13 +42,13 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
     if not run.done:  # known before the log is read: a run may go on meanwhile
         finding.state = "in progress" if is_locked(run.path / LOCK) else "unfinished"
     if not (run.path / run_folder.AUDIT).exists():
-        if not records_a_log(run):
+        if not mentions_audit_log(run):
             finding.state = "no log"
             finding.unchecked_because = f"there is no audit log: {why_no_log(run)}"
         elif run.done or run.records:
             finding.faults.append("The audit log is missing, though the run was made with one.")
         return
-    links = read(run.path / run_folder.AUDIT, whole=run.done)
+    links = read_links(run.path / run_folder.AUDIT, whole=run.done)
     finding.entries = len(links)
     if not links and not run.done and not run.records:
         return  # killed, or looked at, before its first line
@@ -66,10 +66,10 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
         _examine_choices(run, links, finding, replay)
 
 
-def _other_code(run: run_folder.Run) -> str:
+def _why_code_differs(run: run_folder.Run) -> str:
     """Return why the user's code of the run is not here; nothing where it is."""
     try:
-        changed_keys = own_code.changed(run.manifest, run.config)
+        changed_keys = own_code.changed_keys(run.manifest, run.config)
     except InputError as error:  # it cannot be imported, or must not
         return f"the run cannot be replayed here: {str(error).removesuffix('.')}"
     if not changed_keys:
@@ -82,7 +82,7 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
     header = cast(Header, links[0].entry)
     entries = [cast(RoundEntry, link.entry) for link in links[1:]]
     records = cast(list[RoundRecord], run.records)
-    finding.unchecked_because = _other_code(run)
+    finding.unchecked_because = _why_code_differs(run)
     if finding.unchecked_because:
         return
     try:
@@ -108,15 +108,15 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
         entries = entries[:common]
         records = records[:common]
         finding.entries = common + 1
-    finding.faults += against_header(header, registrar, run.manifest.get("audit"))
-    finding.faults += against_records(entries, records)
+    finding.faults += header_faults(header, registrar, run.manifest.get("audit"))
+    finding.faults += record_faults(entries, records)
     if len(entries) > config.most_rounds:
         finding.faults.append(f"The log has {len(entries)} rounds; the configuration has {config.most_rounds}.")
     if finding.faults:
         finding.unchecked_because = "the log does not fit the run"
         return
     if run.done:
-        finding.faults += against_end(run, config)
+        finding.faults += end_faults(run, config)
     signals = (*registrar.needs.questions, *registrar.needs.reports)
     logs_only_digests = any(not signal.scalar for signal in signals)  # of vectors
     finding.replayed = replay or logs_only_digests
@@ -141,8 +141,8 @@ def _examine_events(
         entries = entries[: sum(step.entries for step in steps[:common])]
         records = records[:common]
         finding.entries = len(entries) + 1
-    finding.faults += against_header(header, registrar, run.manifest.get("audit"))
-    finding.faults += against_records(entries, records)
+    finding.faults += header_faults(header, registrar, run.manifest.get("audit"))
+    finding.faults += record_faults(entries, records)
     if finding.faults:
         finding.unchecked_because = "the log does not fit the run"
         return

@@ -29,7 +29,7 @@ READING_ERRORS = (*UNREADABLE, SortitionError)
 LISTS_OF_CLIENTS = ("cohort", "completed clients", "refused updates")  # differences that name clients
 
 
-def against_header(header: Header, registrar: Registrar, disclosed: Any) -> list[str]:
+def header_faults(header: Header, registrar: Registrar, disclosed: Any) -> list[str]:
     """Return where the log's header is not of this selection, or not of the seed that was committed to."""
     expected = audit.make_header(registrar, b"")
     keys = ["selector", "parameters", "guards", "clients"]
@@ -42,10 +42,10 @@ def against_header(header: Header, registrar: Registrar, disclosed: Any) -> list
     ]
     if header.get("population") != population_digest(registrar.population):
         faults.append("The header's population has another digest than the run's clients.")
-    return faults + _against_commitment(header, registrar, disclosed)
+    return faults + _commitment_faults(header, registrar, disclosed)
 
 
-def _against_commitment(header: Header, registrar: Registrar, disclosed: Any) -> list[str]:
+def _commitment_faults(header: Header, registrar: Registrar, disclosed: Any) -> list[str]:
     try:
         seed = disclosed["seed"]
         salt = bytes.fromhex(disclosed["salt"])
@@ -58,7 +58,7 @@ def _against_commitment(header: Header, registrar: Registrar, disclosed: Any) ->
     return []
 
 
-def against_records(
+def record_faults(
     entries: Sequence[RoundEntry],
     records: Sequence[RoundRecord],
     file: str = run_folder.ROUNDS,
@@ -66,7 +66,7 @@ def against_records(
 ) -> list[str]:
     """Return where a log and a file of records (a run's, or a federation's history) differ."""
     if has_events(entries):
-        return _steps_against_records(logged_steps(entries), records, file, names or ClientNames())
+        return _step_faults(logged_steps(entries), records, file, names or ClientNames())
     faults = []
     if len(entries) != len(records):
         faults.append(f"The log has {len(entries)} rounds; {file} {len(records)}.")
@@ -81,10 +81,10 @@ def against_records(
     return faults
 
 
-def _steps_against_records(
+def _step_faults(
     steps: Sequence[LoggedStep], records: Sequence[RoundRecord], file: str, names: ClientNames
 ) -> list[str]:
-    """The same where rounds overlap: a record is a step, with the selections before it."""
+    """Return where log and records differ if rounds overlap: a record is then a step, with the selections before it."""
     faults = []
     if len(steps) != len(records):
         faults.append(f"The log has {len(steps)} steps; {file} {len(records)}.")
@@ -131,9 +131,9 @@ class Difference:
             only_logged = [client for client in self.logged if client not in self.recorded]
             only_recorded = [client for client in self.recorded if client not in self.logged]
             if only_logged:
-                text += f" Only the log has {names.listed(only_logged)}."
+                text += f" Only the log has {names.list_clients(only_logged)}."
             if only_recorded:
-                text += f" Only {file} has {names.listed(only_recorded)}."
+                text += f" Only {file} has {names.list_clients(only_recorded)}."
         return text
 
 
@@ -152,7 +152,7 @@ def _differences(entry: RoundEntry, record: RoundRecord) -> list[Difference]:
         Difference("cohort", cohort.tolist(), record["cohort"]),
         Difference("weights", decode_numbers(entry["weights"], cohort.size).tolist(), record["weights"]),
         Difference("completed clients", done_ids(entry).tolist(), answered_ids(record)),
-        Difference("clients that the policy left out", _left_out(entry), dict(record.get("excluded") or {})),
+        Difference("clients that the policy left out", _count_left_out(entry), dict(record.get("excluded") or {})),
         Difference("refused numbers", entry.get("rejected") or {}, record.get("rejected") or {}),
         Difference(
             "refused updates",
@@ -166,7 +166,7 @@ def _differences(entry: RoundEntry, record: RoundRecord) -> list[Difference]:
     return [difference for difference in comparisons if difference.logged != difference.recorded]
 
 
-def _left_out(entry: RoundEntry) -> dict[str, int]:
+def _count_left_out(entry: RoundEntry) -> dict[str, int]:
     """Return how many clients each rule of a policy left out, by the log."""
     return {rule: decode_ids(ids).size for rule, ids in (entry.get("excluded") or {}).items()}
 
@@ -181,7 +181,7 @@ def _recorded_questions(record: RoundRecord) -> list[list[str | int]]:
     return [[question["signal"], question["asked"]] for question in record["questions"] or []]
 
 
-def against_end(run: run_folder.Run, config: RunConfig) -> list[str]:
+def end_faults(run: run_folder.Run, config: RunConfig) -> list[str]:
     """Return where a run that says it is done lacks rounds, or has figures that do not follow from its records."""
     faults = []
     played = len(run.records)
@@ -190,13 +190,13 @@ def against_end(run: run_folder.Run, config: RunConfig) -> list[str]:
     target = config.target if config.stop_at_target else None
     stop = StopRule(target, cast(list[RoundRecord], run.records))
     if config.until is not None:
-        faults += _against_limit(run, config.until, ends_early=stop.reached or played >= config.most_rounds)
+        faults += _limit_faults(run, config.until, ends_early=stop.reached or played >= config.most_rounds)
     elif played < config.most_rounds and not stop.reached:
         faults.append(f"The run ends after {played} of {config.rounds} rounds, and no target was reached by then.")
-    return faults + _against_figures(run)
+    return faults + _figure_faults(run)
 
 
-def _against_limit(run: run_folder.Run, until: Until, *, ends_early: bool) -> list[str]:
+def _limit_faults(run: run_folder.Run, until: Until, *, ends_early: bool) -> list[str]:
     """Return whether a run ended before its cost reached the limit, without another reason, or went on beyond it."""
     costs = cumulative_costs(run.records)[until.currency]
     reached = np.flatnonzero(costs >= until.limit)
@@ -210,14 +210,14 @@ def _against_limit(run: run_folder.Run, until: Until, *, ends_early: bool) -> li
     return []
 
 
-def _against_figures(run: run_folder.Run) -> list[str]:
+def _figure_faults(run: run_folder.Run) -> list[str]:
     """Return whether the summary's figures follow from the records."""
     try:
         computed = metrics.summarise(run)
         stored = run.summary.get("figures", {})
     except UNREADABLE as error:
         return [f"The summary's figures cannot be computed from the records: {error!r}."]
-    differing = [name for name in computed if name in stored and not _close(computed[name], stored[name])]
+    differing = [name for name in computed if name in stored and not _are_close(computed[name], stored[name])]
     if not differing:
         return []
     first = differing[0]
@@ -227,7 +227,7 @@ def _against_figures(run: run_folder.Run) -> list[str]:
     return [fault]
 
 
-def _close(computed: float | None, stored: float | None) -> bool:
+def _are_close(computed: float | None, stored: float | None) -> bool:
     if computed is None or stored is None:
         return computed == stored
     return math.isclose(computed, stored, rel_tol=1e-9)

@@ -13,7 +13,7 @@ from sortition.results.names import ClientNames
 from sortition.studies.audit.log_reader import DecodedRound, Log, Question, reading
 from sortition.studies.types import ReadOnlyTable
 
-__all__ = ["Log", "client", "cohort"]
+__all__ = ["Log", "explain_client", "explain_cohort"]
 NO_NAMES = ClientNames()
 MAX_REASON = 200  # characters of a reason that a client gave, or of a note
 LISTED_STRIKES = 12  # rounds that a sentence on a quarantine names
@@ -27,23 +27,23 @@ KEPT_OUT = {
 }
 
 
-def cohort(log: Log, t: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None) -> list[str]:
+def explain_cohort(log: Log, t: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None) -> list[str]:
     """Explain a whole round; ``record`` is the same round in the federation's history, which knows more of fates."""
     decoded = log.round(t)
     with reading(t):
-        return _explain_cohort(log, t, decoded, names=names, record=record)
+        return _cohort_sentences(log, t, decoded, names=names, record=record)
 
 
-def client(
+def explain_client(
     log: Log, t: int, client_id: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None
 ) -> list[str]:
     """Explain one client in one round."""
     decoded = log.round(t)
     with reading(t):
-        return _explain_client(log, t, decoded, client_id, names=names, record=record)
+        return _client_sentences(log, t, decoded, client_id, names=names, record=record)
 
 
-def _explain_cohort(
+def _cohort_sentences(
     log: Log, t: int, decoded: DecodedRound, *, names: ClientNames, record: RoundRecord | None
 ) -> list[str]:
     sentences = [
@@ -52,7 +52,7 @@ def _explain_cohort(
     ]
     sentences += [excluded_sentence(rule, ids.tolist(), names) for rule, ids in decoded.excluded.items()]
     for reason, ids in decoded.kept_out.items():
-        listed = names.listed(ids.tolist())
+        listed = names.list_clients(ids.tolist())
         sentences.append(f"The guards kept out {ids.size} {KEPT_OUT.get(reason, reason)}: {listed}.")
     for question in decoded.questions:
         n_answers = answer_ids(question.answers, question.asked).size
@@ -60,7 +60,7 @@ def _explain_cohort(
     if not decoded.cohort.size:
         sentences.append("Nobody was chosen.")
     for member, weight in zip(decoded.cohort.tolist(), decoded.weights.tolist(), strict=True):
-        parts = [f"{names.at_the_start(member)} was chosen with weight {weight:.4g}"]
+        parts = [f"{names.sentence_start(member)} was chosen with weight {weight:.4g}"]
         parts += [
             f"{question.signal} {_answer_of(question, member):.6g}"
             for question in decoded.questions
@@ -69,16 +69,16 @@ def _explain_cohort(
         if member not in decoded.completed:
             parts.append(short_fate(record, member))
         sentences.append(f"{'; '.join(parts)}.")
-    return sentences + noted(decoded.notes)
+    return sentences + note_sentences(decoded.notes)
 
 
-def _explain_client(
+def _client_sentences(
     log: Log, t: int, decoded: DecodedRound, client_id: int, *, names: ClientNames, record: RoundRecord | None
 ) -> list[str]:
     n_clients = log.clients(t)
     if not 0 <= client_id < n_clients:
         raise bad("--client", f"0 to {n_clients - 1}, the clients known in round {t}", client_id)
-    subject = names.at_the_start(client_id)
+    subject = names.sentence_start(client_id)
     if client_id in decoded.available:
         sentences = [f"{subject} was one of {decoded.available.size} clients available in round {t}."]
     else:
@@ -97,7 +97,7 @@ def _explain_client(
     for reason in decoded.refused(client_id):
         if reason != reason_said_already:
             sentences.append(f"Something it sent was refused: {printable(reason, MAX_REASON)}.")
-    return sentences + noted(decoded.notes) + [_earlier_rounds(log, t, client_id)]
+    return sentences + note_sentences(decoded.notes) + [_earlier_rounds(log, t, client_id)]
 
 
 def _why_not_eligible(log: Log, t: int, decoded: DecodedRound, client_id: int) -> str:
@@ -140,7 +140,7 @@ def not_eligible_sentence(rule: str, method: str) -> str:
 def excluded_sentence(rule: str, ids: list[int], names: ClientNames) -> str:
     """Say whom a rule of a policy left out."""
     reason = printable(policy.explain_exclusion(rule), MAX_REASON)
-    return f"The policy left out {len(ids)} ({reason}): {names.listed(ids)}."
+    return f"The policy left out {len(ids)} ({reason}): {names.list_clients(ids)}."
 
 
 def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
@@ -210,7 +210,7 @@ def _kept_out_sentence(log: Log, t: int, client_id: int, reason: str) -> str:
 def _who_was_chosen(log: Log, decoded: DecodedRound, names: ClientNames) -> str:
     """Say who was chosen, or why nobody."""
     if decoded.cohort.size:
-        return f"{log.method} chose {names.listed(decoded.cohort.tolist())}"
+        return f"{log.method} chose {names.list_clients(decoded.cohort.tolist())}"
     guard_notes = _guard_notes(decoded)
     for key in ("too_few_eligible", "too_few_chosen"):
         if key in guard_notes:
@@ -242,7 +242,7 @@ def _guard_notes(decoded: DecodedRound) -> ReadOnlyTable:
     return dict(decoded.notes.get("guards", {}))
 
 
-def noted(notes: ReadOnlyTable) -> list[str]:
+def note_sentences(notes: ReadOnlyTable) -> list[str]:
     """Say what method and guards noted, each under its own name."""
     if set(notes) == {"sha256"}:
         return ["The notes of this round are long; the record of the round has them."]

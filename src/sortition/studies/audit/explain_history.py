@@ -15,7 +15,7 @@ from sortition.studies.audit.explain import (
     explored_sentence,
     fate_sentence,
     not_eligible_sentence,
-    noted,
+    note_sentences,
     short_fate,
 )
 from sortition.studies.audit.log_reader import reading
@@ -31,7 +31,7 @@ NOT_AVAILABLE = (
 )
 
 
-def cohort(history: History, t: int, names: ClientNames) -> list[str]:
+def explain_cohort(history: History, t: int, names: ClientNames) -> list[str]:
     """Explain a whole round."""
     record = _record(history, t)
     sentences = [
@@ -51,13 +51,13 @@ def cohort(history: History, t: int, names: ClientNames) -> list[str]:
             fate = ""
         else:
             fate = f"; {short_fate(record, member)}"
-        sentences.append(f"{names.at_the_start(member)} was chosen with weight {weight:.4g}{fate}.")
+        sentences.append(f"{names.sentence_start(member)} was chosen with weight {weight:.4g}{fate}.")
     if late := record.get("late"):
-        sentences.append(f"Answers to earlier rounds came from {names.listed(late)}: too late to be used.")
-    return [*sentences, *noted(_notes(record)), ONLY_A_LOG]
+        sentences.append(f"Answers to earlier rounds came from {names.list_clients(late)}: too late to be used.")
+    return [*sentences, *note_sentences(_notes(record)), ONLY_A_LOG]
 
 
-def client(history: History, t: int, client_id: int, names: ClientNames) -> list[str]:
+def explain_client(history: History, t: int, client_id: int, names: ClientNames) -> list[str]:
     """Explain one client in one round."""
     record = _record(history, t)
     sentences = _availability_sentences(record, client_id, names=names, method=history.method)
@@ -77,7 +77,7 @@ def client(history: History, t: int, client_id: int, names: ClientNames) -> list
     if reason := (record.get("rejected") or {}).get(str(client_id)):
         shown_reason = printable(str(reason), MAX_REASON)
         sentences.append(f"Numbers that it sent were withheld from {history.method}: {shown_reason}.")
-    return [*sentences, *noted(_notes(record)), _earlier_rounds(history, t, client_id), ONLY_A_LOG]
+    return [*sentences, *note_sentences(_notes(record)), _earlier_rounds(history, t, client_id), ONLY_A_LOG]
 
 
 def _not_chosen_sentences(history: History, record: RoundRecord, client_id: int, names: ClientNames) -> list[str]:
@@ -90,7 +90,7 @@ def _not_chosen_sentences(history: History, record: RoundRecord, client_id: int,
     members = cohort_of(record)
     if not members:
         return ["It was not chosen: nobody was."]
-    return [f"It was not chosen; {history.method} chose {names.listed(members)}."]
+    return [f"It was not chosen; {history.method} chose {names.list_clients(members)}."]
 
 
 def known_clients(history: History, t: int) -> int:
@@ -99,7 +99,7 @@ def known_clients(history: History, t: int) -> int:
 
 
 def _record(history: History, t: int) -> RoundRecord:
-    rounds = history.played()
+    rounds = history.played_records()
     record = history.record(t)
     if record is None:
         raise bad("--round", f"{rounds[0]['round']} to {rounds[-1]['round']}, as this history has them", t)
@@ -120,8 +120,8 @@ def _was_away(record: RoundRecord, client_id: int) -> bool:
 def _availability_sentences(record: RoundRecord, client_id: int, *, names: ClientNames, method: str) -> list[str]:
     t = record["round"]
     if "present" not in record:
-        return [f"The history does not say whether {names.called(client_id)} was available in round {t}."]
-    subject = names.at_the_start(client_id)
+        return [f"The history does not say whether {names.name_with_id(client_id)} was available in round {t}."]
+    subject = names.sentence_start(client_id)
     if _was_away(record, client_id):
         return [f"{subject} was not available in round {t}, so {method} could not choose it.", NOT_AVAILABLE]
     return [f"{subject} was one of {decode_ids(record['present']).size} clients available in round {t}."]

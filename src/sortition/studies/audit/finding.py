@@ -96,7 +96,7 @@ class Finding:
         return remarks
 
 
-def read(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
+def read_links(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
     """Read the lines of an audit log; a torn last line counts, unless the log may go on."""
     try:
         lines = list(read_lines(path))
@@ -118,7 +118,7 @@ def format_faults(header: ReadOnlyTable) -> list[str]:
 
 def disclosed_names(log: Path) -> ClientNames | None:
     """Return the names that were disclosed beside a log; usually none are."""
-    names = run_folder.document(log.with_name(f"{log.name}.reveal.json")).get("names")
+    names = run_folder.read_document(log.with_name(f"{log.name}.reveal.json")).get("names")
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -16,8 +16,8 @@ from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import SortitionError, StorageError, bad, show_value
 from sortition.results import run_folder
-from sortition.studies.audit.finding import final_hash, format_faults, read, why_no_log
-from sortition.studies.runs.journals import records_a_log
+from sortition.studies.audit.finding import final_hash, format_faults, read_links, why_no_log
+from sortition.studies.runs.journals import mentions_audit_log
 from sortition.studies.types import TomlTable
 
 
@@ -88,11 +88,11 @@ class Log:
     def __init__(self, source: run_folder.Run | Path) -> None:
         if isinstance(source, Path):
             self.path = source
-            links = read(source, whole=False)
+            links = read_links(source, whole=False)
             expected_hash = None
         else:
             self.path = _log_of_run(source)
-            links = read(self.path, whole=source.done)
+            links = read_links(self.path, whole=source.done)
             expected_hash = final_hash(source)
         self.header: TomlTable = dict(links[0].entry) if links else {}
         self.entries = [cast(RoundEntry, link.entry) for link in links[1:]]
@@ -159,7 +159,7 @@ def _log_of_run(run: run_folder.Run) -> Path:
     if not path.exists():
         if not (run.path / run_folder.MANIFEST).exists():
             raise StorageError(f"{run.path} has no audit log, and is no run's folder.")
-        if records_a_log(run):
+        if mentions_audit_log(run):
             raise StorageError(f"{run.path} has no audit log: it is missing, though the run was made with one.")
         raise StorageError(f"{run.path} has no audit log: {why_no_log(run)}.")
     _ = run.manifest  # refused here if it is of a later version

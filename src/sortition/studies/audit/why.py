@@ -33,7 +33,7 @@ class Recorded:
 
 def why(source: Path, t: int, client: str | None = None, names_file: Path | None = None) -> list[str]:
     """Return sentences on why a client, or a whole cohort, was chosen in a round; warnings come first."""
-    recorded = recorded_in(source, names_file)
+    recorded = find_recorded(source, names_file)
     if recorded.log is None:
         return [*recorded.warnings, *_from_history(recorded, t, client)]
     log = recorded.log
@@ -42,11 +42,11 @@ def why(source: Path, t: int, client: str | None = None, names_file: Path | None
     else:
         record = recorded.history.record(t)
     if client is None:
-        sentences = explain.cohort(log, t, names=recorded.names, record=record)
+        sentences = explain.explain_cohort(log, t, names=recorded.names, record=record)
     else:
         log.round(t)  # an unknown round is said before an unknown client
         client_id = recorded.names.find(client, log.clients(t), f"in round {t}")
-        sentences = explain.client(log, t, client_id, names=recorded.names, record=record)
+        sentences = explain.explain_client(log, t, client_id, names=recorded.names, record=record)
     return [*recorded.warnings, *log.warnings, *sentences]
 
 
@@ -55,12 +55,12 @@ def _from_history(recorded: Recorded, t: int, client: str | None) -> list[str]:
     if history is None:
         raise StorageError("There is neither an audit log nor a history.")
     if client is None:
-        return explain_history.cohort(history, t, recorded.names)
+        return explain_history.explain_cohort(history, t, recorded.names)
     client_id = recorded.names.find(client, explain_history.known_clients(history, t), f"in round {t}")
-    return explain_history.client(history, t, client_id, recorded.names)
+    return explain_history.explain_client(history, t, client_id, recorded.names)
 
 
-def recorded_in(source: Path, names_file: Path | None = None) -> Recorded:
+def find_recorded(source: Path, names_file: Path | None = None) -> Recorded:
     """Return the log, the history and the names that a source leads to.
 
     Names come from the file that the user gives, else from what was disclosed beside the log, else from the history.

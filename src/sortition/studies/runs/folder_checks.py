@@ -10,10 +10,10 @@ from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import describe_difference
 from sortition.results import run_folder
 from sortition.results.separate import FREE
-from sortition.results.sweeps import flat
+from sortition.results.sweeps import flattened
 from sortition.studies import own_code
 from sortition.studies.config import RunConfig
-from sortition.studies.runs.resume import CHOOSE_ANOTHER_FOLDER, other_code
+from sortition.studies.runs.resume import CHOOSE_ANOTHER_FOLDER, changed_code_error
 from sortition.studies.types import ReadOnlyTable, TomlTable
 
 METHOD_KEYS = ("cohort", "local", "server", "guards")  # what methods of one setting may each have their own of
@@ -36,12 +36,12 @@ def _check_same_code(out: Path, planned: PlannedRuns) -> None:
     named_code = {item for run in planned.values() for item in own_code.import_paths(run.table()).items()}
     if not named_code:
         return
-    digests = {(key, path): own_code.digest(key, path) for key, path in named_code}
+    digests = {(key, path): own_code.source_digest(key, path) for key, path in named_code}
     for stored in run_folder.find(out):
         for key, path in own_code.import_paths(stored.config).items():
             recorded = stored.manifest.get("python", {}).get(key)
             if digests.get((key, path), recorded) != recorded:
-                raise other_code(stored, key)
+                raise changed_code_error(stored, key)
 
 
 def _check_same_federation(stored_runs: list[run_folder.Run], planned_run: RunConfig) -> None:
@@ -86,10 +86,10 @@ def _stored_runs(folder: Path, planned: PlannedRuns) -> list[run_folder.Run]:
 
 def _method_keys(config: ReadOnlyTable) -> TomlTable:
     """Return what each method may have its own of, flat."""
-    return flat({key: config[key] for key in METHOD_KEYS if key in config})
+    return flattened({key: config[key] for key in METHOD_KEYS if key in config})
 
 
 def _federation_keys(config: ReadOnlyTable) -> TomlTable:
     """Return what all runs of a setting have in common, flat; the rounds may grow."""
     free_keys = (*FREE, *METHOD_KEYS, "rounds")
-    return flat({key: value for key, value in config.items() if key not in free_keys})
+    return flattened({key: value for key, value in config.items() if key not in free_keys})

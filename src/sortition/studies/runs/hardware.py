@@ -11,7 +11,7 @@ from sortition.studies.types import TomlTable
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def hardware(device: str) -> TomlTable:
+def describe_hardware(device: str) -> TomlTable:
     """Return the processor, its cores, and the accelerator where the run uses one."""
     described: TomlTable = {"processor": _processor(), "cores": os.cpu_count() or 1}
     if device.startswith("cuda"):

@@ -80,7 +80,7 @@ def keeps_audit_log(path: Path, wanted: bool | None, played: int) -> bool:
         return False
     if played == 0 or (path / run_folder.AUDIT).exists():
         return True
-    if records_a_log(run_folder.Run(path)):
+    if mentions_audit_log(run_folder.Run(path)):
         raise StorageError(
             f"{path / run_folder.AUDIT} is missing, though {played} rounds were played with it. "
             "Bring it back, or remove the run's folder to begin anew."
@@ -88,7 +88,7 @@ def keeps_audit_log(path: Path, wanted: bool | None, played: int) -> bool:
     return False
 
 
-def records_a_log(run: run_folder.Run) -> bool:
+def mentions_audit_log(run: run_folder.Run) -> bool:
     """Tell whether manifest or summary mention an audit log."""
     return "audit" in run.manifest or "audit" in run.summary
 

@@ -12,13 +12,13 @@ from sortition.simulation import Setup
 from sortition.studies import method_entries, own_code
 from sortition.studies.build_federation import BuiltFederation
 from sortition.studies.config import RunConfig
-from sortition.studies.runs.hardware import hardware
+from sortition.studies.runs.hardware import describe_hardware
 from sortition.studies.types import TomlTable
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
 
 
-def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTable:
+def make_manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTable:
     """Return the manifest of a run, which manifest.json keeps."""
     selector = setup.selector
     parts = built.split
@@ -27,7 +27,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "sortition": __version__,
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",
-        "hardware": hardware(config.device),
+        "hardware": describe_hardware(config.device),
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
         "inputs": parts.dataset.describe_inputs(),
         "held_out": parts.dataset.held_out,
@@ -62,7 +62,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
 
 def _engine_notes(setup: Setup) -> list[str]:
     """Note why clients train one after the other although their steps are small."""
-    note = setup.world.learner.engine_choice.note(setup.world.rule, setup.cohort)
+    note = setup.world.learner.engine_choice.sequential_note(setup.world.rule, setup.cohort)
     return [note] if note else []
 
 

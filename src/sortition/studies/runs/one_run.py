@@ -24,7 +24,7 @@ from sortition.studies.config import RunConfig, Target
 from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callbacks
 from sortition.studies.runs.journals import Journals, keeps_audit_log
-from sortition.studies.runs.manifest import manifest
+from sortition.studies.runs.manifest import make_manifest
 from sortition.studies.runs.reference import Reference, reference
 from sortition.studies.runs.resume import resume_or_start
 from sortition.studies.runs.run_task import OnRound, Play
@@ -91,7 +91,7 @@ def _play_method(run: OpenRun) -> Play:
     simulation = _open(run)
     registrar = simulation.registrar
     journals = Journals(run.path, registrar, audited=keeps_audit_log(run.path, config.audit, simulation.played))
-    records = cast(list[RoundRecord], run_folder.lines(run.path / run_folder.ROUNDS))
+    records = cast(list[RoundRecord], run_folder.read_records(run.path / run_folder.ROUNDS))
     stop = StopRule(config.target if config.stop_at_target else None, records, shown=config.metric)
     saved_at = time.monotonic()
     summary = RunSummary()
@@ -185,7 +185,7 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     """Resume or start the simulation, and write what the run is before its next round."""
     config = run.config
     path = run.path
-    document = manifest(config, run.built, run.setup)
+    document = make_manifest(config, run.built, run.setup)
     simulation = resume_or_start(path, run.setup, document["data"])
     if may_keep_audit_log and keeps_audit_log(path, config.audit, simulation.played):
         document["audit"] = {"seed": config.seed, "salt": derive_salt(config.seed).hex()}

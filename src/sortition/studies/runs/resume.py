@@ -9,7 +9,7 @@ from sortition.core.cost import MOST_ROUNDS, Until, last_costs
 from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import describe_difference
 from sortition.results import run_folder
-from sortition.results.sweeps import flat
+from sortition.results.sweeps import flattened
 from sortition.studies import method_entries, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.types import ReadOnlyTable
@@ -40,7 +40,7 @@ def resume_or_start(path: Path, setup: Setup, data: ReadOnlyTable) -> Simulation
     return run_checkpoint.load(path / run_folder.CHECKPOINT, setup)
 
 
-def state(run: RunConfig, path: Path) -> RunState:
+def run_state(run: RunConfig, path: Path) -> RunState:
     """Tell how far a run is in its folder; a folder of another configuration is refused, naming the difference."""
     if not (path / run_folder.CONFIG).exists():
         return "new"
@@ -52,7 +52,7 @@ def state(run: RunConfig, path: Path) -> RunState:
     rounds_played = stored.summary.get("rounds", 0)
     if _stopped_at_target(stored, rounds_played):
         return "done"
-    if rounds_played >= run.most_rounds or _has_cost(stored, run.until):
+    if rounds_played >= run.most_rounds or _has_reached(stored, run.until):
         return "done"
     return "started"
 
@@ -62,22 +62,22 @@ def _stopped_at_target(stored: run_folder.Run, rounds_played: int) -> bool:
     limits = stored.config.get("until")
     if rounds_played >= stored.config.get("rounds", MOST_ROUNDS):
         return False
-    return not _has_cost(stored, Until(**limits) if limits else None)
+    return not _has_reached(stored, Until(**limits) if limits else None)
 
 
-def _has_cost(stored: run_folder.Run, until: Until | None) -> bool:
+def _has_reached(stored: run_folder.Run, until: Until | None) -> bool:
     """Tell whether the records of a run have reached a limit."""
     return until is not None and until.is_reached(last_costs(stored.records))
 
 
 def _check_same_code(stored: run_folder.Run, table: ReadOnlyTable) -> None:
     """Refuse a folder that was played with other code of the user's, or with another object given from Python."""
-    changed_keys = own_code.changed(stored.manifest, table)
+    changed_keys = own_code.changed_keys(stored.manifest, table)
     if changed_keys:
-        raise other_code(stored, changed_keys[0])
+        raise changed_code_error(stored, changed_keys[0])
 
 
-def other_code(stored: run_folder.Run, key: str) -> StorageError:
+def changed_code_error(stored: run_folder.Run, key: str) -> StorageError:
     """Return the error that says that the code behind a key of a stored run has changed since."""
     if key.startswith("method."):
         outdated_runs = f"the runs of {stored.method!r}"
@@ -91,8 +91,8 @@ def other_code(stored: run_folder.Run, key: str) -> StorageError:
 
 def _check_same_configuration(run: RunConfig, stored: run_folder.Run) -> None:
     """Refuse a folder whose configuration differs in more than what may change between two starts of a run."""
-    stored_table = flat(stored.config)
-    table = flat(run.table())
+    stored_table = flattened(stored.config)
+    table = flattened(run.table())
     free_keys = _keys_that_may_change(run, stored_table, table)
     changed = describe_difference(
         {key: value for key, value in stored_table.items() if key not in free_keys},
@@ -124,4 +124,4 @@ def _until_keys(table: ReadOnlyTable) -> list[str]:
 
 
 def _plans_for_its_horizon(run: RunConfig) -> bool:
-    return method_entries.selector(run.method.name, run.method.options).needs.horizon
+    return method_entries.make_selector(run.method.name, run.method.options).needs.horizon

@@ -78,7 +78,7 @@ class OneRun:
 
     @property
     def lockstep_key(self) -> str | None:
-        """A key that is equal for runs that can train in lock-step; None for a run that is played by itself."""
+        """Return a key that is equal for runs that can train in lock-step; None for a run that is played by itself."""
         if self.callbacks or not self.lockstep:
             return None
         return lockstep.group_key(self.config)

@@ -18,9 +18,9 @@ from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.folder_checks import PlannedRuns, check_other_runs
 from sortition.studies.runs.progress import Progress, Quiet
-from sortition.studies.runs.resume import state
+from sortition.studies.runs.resume import run_state
 from sortition.studies.runs.run_task import OneRun
-from sortition.studies.track import trackers
+from sortition.studies.track import make_trackers
 from sortition.studies.types import TomlTable
 from sortition.studies.workers import local, ray_cluster
 from sortition.studies.workers.process_control import uncollected
@@ -67,7 +67,7 @@ def execute(
     ``on``: the Ray cluster where they are played (``ray``, ``ray://host:port``); default: this machine.
     ``callbacks`` follow the runs, beside the trackers that the study names.
     """
-    all_callbacks = (*callbacks, *trackers(plan.track))
+    all_callbacks = (*callbacks, *make_trackers(plan.track))
     if all_callbacks and on is not None:
         raise bad("callbacks", "left out where runs are played on a cluster", f"{len(all_callbacks)} of them")
     for callback in all_callbacks:
@@ -76,7 +76,7 @@ def execute(
     with write_folder.locked(out), _machines(on, plan.runs, jobs) as machines:
         unfinished = _unfinished_runs(out, planned, resume=resume)
         if unfinished:
-            machines.call(check, list(unfinished.values()), python_objects.registered())
+            machines.call(check_runs, list(unfinished.values()), python_objects.registered_objects())
         _write_index(out, plan)
         tasks = [
             OneRun(config=run, path=path, callbacks=all_callbacks, lockstep=plan.lockstep)
@@ -91,7 +91,7 @@ def _unfinished_runs(out: Path, planned: PlannedRuns, *, resume: bool) -> dict[P
     for path in planned:
         write_folder.check_inside(path, out)
     check_other_runs(out, planned)
-    states = {path: state(run, path) for path, run in planned.items()}
+    states = {path: run_state(run, path) for path, run in planned.items()}
     n_known = sum(run_state != "new" for run_state in states.values())
     n_done = sum(run_state == "done" for run_state in states.values())
     if n_known and not resume:
@@ -144,7 +144,7 @@ def _play(
     return execution
 
 
-def check(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | None = None) -> None:
+def check_runs(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | None = None) -> None:
     """Build each setting's federation once, and every method on it, so that what is missing is reported now.
 
     ``objects`` are those that Python code gave to the study, where this is called in another process.
@@ -164,7 +164,7 @@ def check(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | N
 
 def _write_index(out: Path, plan: StudyPlan) -> None:
     """Store the order in which settings and methods are shown; those of earlier plans in the same folder come after."""
-    previous_index = run_folder.document(out / run_folder.INDEX)
+    previous_index = run_folder.read_document(out / run_folder.INDEX)
     index: TomlTable = {
         "title": plan.title or previous_index.get("title", ""),
         "margin": plan.criteria.margin,

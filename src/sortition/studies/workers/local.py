@@ -182,7 +182,7 @@ class ProcessScheduler(Scheduler[_Process, Group]):
         data = None if config is None else config.data
         while len(self.workers) < self.processes:
             parent_end, child_end = context.Pipe()
-            process = context.Process(target=_serve, args=(child_end, python_objects.registered()), daemon=True)
+            process = context.Process(target=_serve, args=(child_end, python_objects.registered_objects()), daemon=True)
             with one_thread(), ignoring_interrupts(), unaware_of_main(), preloading(data):
                 process.start()
             child_end.close()

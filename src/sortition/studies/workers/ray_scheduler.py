@@ -60,7 +60,7 @@ class RayScheduler(Scheduler[_Actor, "OneRun"]):
             self.room = self.max_workers or self.cluster.places()
             self.counted_at = time.monotonic()
         while len(self.workers) < min(self.room, len(self.jobs)):
-            actor = self.actor_class.remote(python_objects.registered())
+            actor = self.actor_class.remote(python_objects.registered_objects())
             self.workers.append(_Actor(has_answered=False, actor=actor, reply=actor.updates.remote()))
 
     def submit(self, worker: _Actor, index: int) -> None:

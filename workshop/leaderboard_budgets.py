@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sortition.leaderboard.tracks import FILE, TrackCell, TrackSuite, load_tracks
+from sortition.leaderboard.tracks import SUITE_FILE, TrackCell, TrackSuite, load_tracks
 
 BASELINE = {"name": "uniform"}
 DIGITS = 3  # significant ones of a budget
@@ -68,7 +68,7 @@ def with_budget(text: str, name: str, seconds: float) -> str:
     return changed
 
 
-def write_budgets(path: Path = FILE, say: Callable[[str], object] = print) -> None:
+def write_budgets(path: Path = SUITE_FILE, say: Callable[[str], object] = print) -> None:
     """Measure every cell that is judged by time and write its budget into the suite's file."""
     suite = load_tracks(path)
     for cell in suite.cell:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
-from sortition.leaderboard.published import FILE, Published, PublishedTrack, published_track
+from sortition.leaderboard.published import STANDINGS_FILE, Published, PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
@@ -42,7 +42,7 @@ def published_standings(suite: TrackSuite, configurations: Configurations, resul
     return Published(suite=suite.version, tracks=tracks)
 
 
-def write_standings(results_folder: Path = RESULTS, path: Path = FILE) -> Published:
+def write_standings(results_folder: Path = RESULTS, path: Path = STANDINGS_FILE) -> Published:
     """Write the default tables that are complete into the package, and return them."""
     suite = load_tracks()
     published = published_standings(suite, load_configurations(), read_cells(suite, results_folder, suite.cell))

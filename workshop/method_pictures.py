@@ -102,7 +102,9 @@ def expected_counts(available: Array) -> Floats:
 def find_stretches(row: Array) -> Iterator[tuple[int, int]]:
     """Yield first position and length of each stretch of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
-    yield from zip(edges[::2].tolist(), (edges[1::2] - edges[::2]).tolist(), strict=True)
+    starts = edges[::2]
+    ends = edges[1::2]
+    yield from zip(starts.tolist(), (ends - starts).tolist(), strict=True)
 
 
 def draw_picture(name: str, scene: Scene) -> str:

@@ -5,7 +5,7 @@ import sys
 import pytest
 from tests.studies.tables import small
 
-from sortition.cli.shared_options import OWN
+from sortition.cli.shared_options import PACKAGE_MODULES
 from sortition.core import InputError
 from sortition.core.import_policy import allow_only, import_named
 from sortition.learning import build
@@ -54,7 +54,7 @@ def test_what_is_allowed_is_imported_with_what_is_inside_it(bomb):
 
 
 def test_ours_may_be_named_but_not_what_it_imports():
-    with allow_only([], own=OWN):
+    with allow_only([], own=PACKAGE_MODULES):
         assert callable(import_named("sortition.reproduction.figures.curves:make", "figure.make"))
         with pytest.raises(InputError, match="something that sortition"):
             import_named("sortition.reproduction.figures.curves:smoothed", "figure.make")
@@ -63,7 +63,7 @@ def test_ours_may_be_named_but_not_what_it_imports():
 
 
 def test_every_preset_of_the_package_can_be_played_without_a_word():
-    with allow_only([], own=OWN):
+    with allow_only([], own=PACKAGE_MODULES):
         for name in preset.preset_names():
             one = preset.load_preset(name)
             for figure in one.figures:

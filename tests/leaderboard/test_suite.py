@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sortition.core import InputError
-from sortition.leaderboard.suite import FILE, load_suite
+from sortition.leaderboard.suite import SUITE_FILE, load_suite
 from sortition.studies.plan import read
 
 # the cells on which the prototype of Microcosm was measured: none of them may be held out
@@ -88,9 +88,9 @@ def test_a_half_and_the_quick_subset():
 
 
 def test_a_suite_of_ones_own_is_checked(tmp_path):
-    text = FILE.read_text().replace("cohort = 10", "cohort = 0", 1)
+    text = SUITE_FILE.read_text().replace("cohort = 10", "cohort = 0", 1)
     path = tmp_path / "suite.toml"
     path.write_text(text)
     with pytest.raises(InputError, match="cohort"):
         load_suite(path)
-    assert read(FILE)["name"] == "suite-1"
+    assert read(SUITE_FILE)["name"] == "suite-1"

@@ -16,7 +16,7 @@ from sortition.leaderboard.entrants import (
     load_configurations,
 )
 from sortition.leaderboard.suite import load_suite
-from sortition.leaderboard.tracks import FAMILIES, FILE, TrackCell, TrackSuite, load_tracks
+from sortition.leaderboard.tracks import FAMILIES, SUITE_FILE, TrackCell, TrackSuite, load_tracks
 from sortition.selectors import discover
 from sortition.studies.plan import DEMO, plan, read
 
@@ -98,7 +98,7 @@ def test_no_cell_is_held_out_in_suite_1_or_the_demo() -> None:
 
 
 def test_a_changed_cell_changes_the_name_of_the_suite(tmp_path: Path) -> None:
-    text = FILE.read_text(encoding="utf-8")
+    text = SUITE_FILE.read_text(encoding="utf-8")
     changed = tmp_path / "changed.toml"
     changed.write_text(text.replace("alpha = 0.3", "alpha = 0.31", 1), encoding="utf-8")
     assert load_tracks(changed).version != SUITE.version
@@ -112,7 +112,7 @@ def test_the_rules_state_the_name_of_the_frozen_suite() -> None:
 
 
 def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
-    text = FILE.read_text(encoding="utf-8")
+    text = SUITE_FILE.read_text(encoding="utf-8")
     name = SUITE.cell[0].name
     doubled = tmp_path / "doubled.toml"
     doubled.write_text(text.replace(SUITE.cell[1].name, name), encoding="utf-8")

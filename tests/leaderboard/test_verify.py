@@ -56,7 +56,7 @@ def test_honest_results_are_verified(results: tuple[TrackSuite, Path]) -> None:
     suite, folder = results
     report = checked(suite, folder)
     assert report.problems == []
-    assert report.passed
+    assert report.has_passed
     assert (report.rows, len(report.rerun)) == (12, 12)
 
 
@@ -123,7 +123,7 @@ def test_a_copied_seed_is_rejected_without_playing(results: tuple[TrackSuite, Pa
     assert "r-first, f3ast: the seeds 0, 1 have one and the same history." in report.problems
     assert any("data or partition are not those of uniform" in problem for problem in report.problems)
     assert report.rerun == []
-    assert not report.passed
+    assert not report.has_passed
 
 
 def test_a_cut_curve_a_longer_run_and_missing_rounds_are_rejected(results: tuple[TrackSuite, Path]) -> None:

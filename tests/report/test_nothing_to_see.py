@@ -84,7 +84,7 @@ def test_a_forest_plot_of_all_rounds_is_not_drawn_twice(tmp_path):
         page = Page(gather([folder]))
         text = page.render()
         assert [chart.name for _, chart in page.canvas.charts if chart.name.startswith("forest")] == names
-        assert (forest.SAME in text) == (rounds == 10)
+        assert (forest.SAME_ROUNDS in text) == (rounds == 10)
 
 
 def test_adversaries_are_in_a_heading_only_where_there_are_some(tmp_path):

@@ -33,7 +33,7 @@ def test_the_page_follows_the_runs(growing, tmp_path):
     assert watcher.look() and watcher.version == 1  # nothing new, nothing rewritten  # noqa: PT018
     (home / "rounds.jsonl").write_text("".join(lines))
     (home / "summary.json").write_text('{"status": "done"}')
-    assert watcher.look().finished
+    assert watcher.look().is_finished
     assert watcher.version == 2
     assert 'id="progress"' not in (tmp_path / "page.html").read_text(encoding="utf-8")
 

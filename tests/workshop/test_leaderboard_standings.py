@@ -12,7 +12,7 @@ from workshop.leaderboard_standings import best_rows, published_standings, write
 from sortition.advice.profile import Limits
 from sortition.advice.quoted_standings import standings_note
 from sortition.leaderboard.entrants import load_configurations
-from sortition.leaderboard.published import FILE, Published, load_published
+from sortition.leaderboard.published import STANDINGS_FILE, Published, load_published
 from sortition.leaderboard.tracks import load_tracks
 
 SUITE = load_tracks()
@@ -27,7 +27,7 @@ def published() -> Published:
 
 def test_the_packaged_standings_are_those_of_the_stored_results(tmp_path: Path) -> None:
     write_standings(RESULTS, tmp_path / "standings.json")
-    assert (tmp_path / "standings.json").read_bytes() == FILE.read_bytes()
+    assert (tmp_path / "standings.json").read_bytes() == STANDINGS_FILE.read_bytes()
 
 
 def test_standings_are_read_as_they_were_written(published: Published, tmp_path: Path) -> None:

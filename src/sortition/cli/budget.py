@@ -94,11 +94,11 @@ def _cases_of_methods(
 
 def _cases_of_study(path: Path) -> Cases:
     """Return the methods of a study, each in its deployment."""
-    from sortition.reproduction.preset import OURS
+    from sortition.reproduction.preset import PRESET_KEYS
     from sortition.studies.plan import plan, read
     from sortition.studies.study_promises import deployments
 
-    table = {key: value for key, value in read(path).items() if key not in OURS}
+    table = {key: value for key, value in read(path).items() if key not in PRESET_KEYS}
     return deployments(plan(table, who=path.name))
 
 

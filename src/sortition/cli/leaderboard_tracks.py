@@ -60,7 +60,7 @@ class TrackOptions:
         """Load the suite and its configurations."""
         from sortition.leaderboard import entrants, tracks
 
-        suite = tracks.load_tracks(tracks.FILE if self.suite == "2" else Path(self.suite))
+        suite = tracks.load_tracks(tracks.SUITE_FILE if self.suite == "2" else Path(self.suite))
         configurations = entrants.load_configurations()
         if self.configurations is not None:
             configurations = configurations.merge(entrants.load_configurations(self.configurations))
@@ -203,12 +203,12 @@ def verify_tracks(options: TrackOptions, *, share: float, seed: int) -> None:
         typer.echo(f"note: {note}")
     for problem in report.problems:
         typer.echo(f"wrong: {problem}", err=True)
-    verdict = "verified" if report.passed else "NOT verified"
+    verdict = "verified" if report.has_passed else "NOT verified"
     typer.echo(
         f"{verdict}: {suite.version}, {report.rows} rows checked, {len(report.rerun)} runs played again "
         f"(seed {seed}), {len(report.problems)} problems."
     )
-    if not report.passed:
+    if not report.has_passed:
         raise typer.Exit(1)
 
 

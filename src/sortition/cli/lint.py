@@ -81,11 +81,11 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     """Lint the methods of a study under the promises of the command line, or else under those of the study."""
     from sortition.core.errors import InputError
     from sortition.privacy import Promises
-    from sortition.reproduction.preset import OURS
+    from sortition.reproduction.preset import PRESET_KEYS
     from sortition.studies.plan import plan, read
     from sortition.studies.study_promises import lint_plan
 
-    table = {key: value for key, value in read(path).items() if key not in OURS}
+    table = {key: value for key, value in read(path).items() if key not in PRESET_KEYS}
     study_plan = plan(table, who=path.name)
     if promises != Promises():
         return lint_plan(study_plan, promises)

@@ -58,10 +58,10 @@ def availability_lines(mode: Availability, reachable: np.ndarray) -> list[str]:
 
 def first_run(study: Path, sets: Sequence[str], setting: str | None, seed: int | None) -> RunConfig:
     """Return the first run of a study, or of one of its settings, under a seed."""
-    from sortition.reproduction.preset import OURS
+    from sortition.reproduction.preset import PRESET_KEYS
     from sortition.studies.plan import plan, read
 
-    table = {key: value for key, value in read(study).items() if key not in OURS}
+    table = {key: value for key, value in read(study).items() if key not in PRESET_KEYS}
     study_plan = plan(table, sets, who=study.name)
     name = setting or study_plan.settings[0]
     if name not in study_plan.settings:

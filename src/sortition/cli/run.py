@@ -54,13 +54,13 @@ def run(
 
     Many machines: sortition run examples/first.toml --on ray://head:10001
     """
-    from sortition.reproduction.preset import OURS
+    from sortition.reproduction.preset import PRESET_KEYS
     from sortition.studies.plan import plan, read
     from sortition.studies.policy_cost_runs import with_policy_costs
     from sortition.studies.run_filter import matching_runs
 
     with allowing_imports(allow):
-        table = {key: value for key, value in read(file).items() if key not in OURS}
+        table = {key: value for key, value in read(file).items() if key not in PRESET_KEYS}
         with naming_file_in_errors(file):
             if policy_costs:
                 table = with_policy_costs(table)

@@ -30,7 +30,7 @@ Allow = Annotated[
     list[str] | None, typer.Option(help="allow the file to import this module of yours, such as mypkg.mymodule")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="show no progress and no table")]
-OWN = (
+PACKAGE_MODULES = (
     "sortition.reproduction.figures",
     "sortition.reproduction.theory",
     "sortition.selectors",
@@ -76,5 +76,5 @@ def allowing_imports(modules: list[str] | None) -> Iterator[None]:
 
     if modules:
         sys.path.insert(0, str(Path.cwd()))
-    with import_policy.allow_only(modules or (), own=OWN):
+    with import_policy.allow_only(modules or (), own=PACKAGE_MODULES):
         yield

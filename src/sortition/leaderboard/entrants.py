@@ -17,7 +17,7 @@ from sortition.studies.config import validated
 from sortition.studies.plan import read
 from sortition.studies.types import TomlTable
 
-FILE = Path(__file__).parent / "suite-2-tuning.toml"
+TUNING_FILE = Path(__file__).parent / "suite-2-tuning.toml"
 BASELINE = "uniform"
 MOST_CONFIGURATIONS = 4  # of a method, its default included
 FACTS = ("sizes", "label_counts")  # that clients of every cell give
@@ -149,7 +149,7 @@ class Configurations(BaseModel):
         return candidates
 
 
-def load_configurations(path: str | Path = FILE) -> Configurations:
+def load_configurations(path: str | Path = TUNING_FILE) -> Configurations:
     """Load the file that comes with Sortition, or one of the same form."""
     return validated(Configurations, read(path), "configurations")
 

@@ -212,7 +212,8 @@ class TrackBoard:
                 if self.is_timed:
                     values[SECONDS] = curve.reached(self.targets[cell.name])
             for name in names:
-                figures[name].setdefault(cell.name, {}).setdefault(run["row"], {})[run["seed"]] = values[name]
+                by_row = figures[name].setdefault(cell.name, {})
+                by_row.setdefault(run["row"], {})[run["seed"]] = values[name]
         return figures
 
     def means(self, figure: str) -> dict[str, dict[str, float]]:

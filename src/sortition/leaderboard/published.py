@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from sortition.leaderboard.inference import RowStanding, TrackBoard
 from sortition.studies.config import validated
 
-FILE = Path(__file__).parent / "suite-2-standings.json"
+STANDINGS_FILE = Path(__file__).parent / "suite-2-standings.json"
 
 
 class PublishedRow(BaseModel):
@@ -83,6 +83,6 @@ def _published_row(standing: RowStanding) -> PublishedRow:
     )
 
 
-def load_published(path: Path = FILE) -> Published:
+def load_published(path: Path = STANDINGS_FILE) -> Published:
     """Load the standings that come with Sortition."""
     return validated(Published, json.loads(path.read_text(encoding="utf-8")), "standings")

@@ -17,7 +17,7 @@ from sortition.studies.runs.runner import place
 
 RUNS = "runs.parquet"
 TABLE_BYTES = 1 << 26  # of a table of runs, unpacked; the largest of ours takes 2 MB
-KEY = ["suite", "cell", "method", "seed"]
+ROW_KEY = ["suite", "cell", "method", "seed"]
 FIGURES = {  # column → name in a run's summary
     "auc": "mean-accuracy",
     "last": "last-accuracy",
@@ -65,7 +65,7 @@ def collect_runs(suite: Suite, plan: StudyPlan, out: Path, stored_rows: pl.DataF
         run = Run(place(out, planned))
         if run.done:
             new_rows.append({"suite": suite.version, "half": half_by_cell[planned.setting], **run_row(run)})
-    return pl.concat([rows, pl.DataFrame(new_rows, schema=SCHEMA)]).unique(KEY, maintain_order=True)
+    return pl.concat([rows, pl.DataFrame(new_rows, schema=SCHEMA)]).unique(ROW_KEY, maintain_order=True)
 
 
 def run_row(run: Run) -> dict[str, Any]:
@@ -98,5 +98,5 @@ def write_runs(rows: pl.DataFrame, path: Path) -> None:
     """Write the table, sorted, so that equal runs give equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    rows.sort(KEY).write_parquet(temporary, compression="zstd", compression_level=19)
+    rows.sort(ROW_KEY).write_parquet(temporary, compression="zstd", compression_level=19)
     temporary.replace(path)

@@ -21,7 +21,7 @@ from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.results import metrics
 from sortition.results.run_folder import Run
 
-KEY = ["cell", "label", "seed"]
+ROW_KEY = ["cell", "label", "seed"]
 DONE = "done"
 FAILED = "failed"
 RowValues: TypeAlias = dict[str, Any]  # a run as it is stored: the columns of SCHEMA
@@ -153,7 +153,7 @@ def add_rows(path: Path, rows: Iterable[Row]) -> None:
     if new_rows.is_empty():
         return
     stored_rows = read_rows(path).filter(pl.col("suite") == new_rows["suite"][0])
-    combined = pl.concat([stored_rows, new_rows]).unique(KEY, keep="last", maintain_order=True).sort(KEY)
+    combined = pl.concat([stored_rows, new_rows]).unique(ROW_KEY, keep="last", maintain_order=True).sort(ROW_KEY)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     combined.write_parquet(temporary, compression="zstd", compression_level=19)

@@ -9,7 +9,7 @@ from typing import Any
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.studies.plan import read
 
-FILE = Path(__file__).parent / "suite-2-costs.toml"
+COSTS_FILE = Path(__file__).parent / "suite-2-costs.toml"
 UNMEASURED = 1.0  # processor seconds of a cell that nobody has timed
 TYPICAL = 1.5  # how many times as long as uniform a method takes that nobody has timed
 LARGE = 300  # clients from which on a federation of a small model is a large one
@@ -18,7 +18,7 @@ LARGE = 300  # clients from which on a federation of a small model is a large on
 @cache
 def load_measured_costs() -> dict[str, Any]:
     """Return the file of measured costs."""
-    return read(FILE)
+    return read(COSTS_FILE)
 
 
 def measured_kind(suite: TrackSuite, cell: TrackCell) -> str:

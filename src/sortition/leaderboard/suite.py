@@ -15,7 +15,7 @@ from sortition.studies.config import validated
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.types import ReadOnlyTable, TomlTable
 
-FILE = Path(__file__).parent / "suite.toml"
+SUITE_FILE = Path(__file__).parent / "suite.toml"
 HALVES = ("tuning", "held-out")
 Half = Literal["tuning", "held-out"]
 
@@ -123,6 +123,6 @@ def _partition_label(partition: TomlTable) -> str:
     return f"{partition['name']} ({options})" if options else str(partition["name"])
 
 
-def load_suite(path: str | Path = FILE) -> Suite:
+def load_suite(path: str | Path = SUITE_FILE) -> Suite:
     """Load the suite that comes with Sortition, or one of the same form."""
     return validated(Suite, read(path), "suite")

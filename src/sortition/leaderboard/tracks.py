@@ -19,7 +19,7 @@ from sortition.studies.overlay import merged
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.types import ReadOnlyTable, TomlTable
 
-FILE = Path(__file__).parent / "suite-2.toml"
+SUITE_FILE = Path(__file__).parent / "suite-2.toml"
 TRACKS = ("rounds", "seconds", "overlap", "adversaries")
 MAIN_TRACKS = ("rounds", "seconds")
 TIMED = ("seconds", "overlap")  # tracks whose cells are judged by time
@@ -144,7 +144,7 @@ class TrackSuite(BaseModel):
         return plan(study, who="leaderboard")
 
 
-def load_tracks(path: str | Path = FILE) -> TrackSuite:
+def load_tracks(path: str | Path = SUITE_FILE) -> TrackSuite:
     """Load suite 2, or one of the same form."""
     suite = validated(TrackSuite, read(path), "suite")
     names = [cell.name for cell in suite.cell]

@@ -40,7 +40,8 @@ def choose_tuned_labels(suite: Suite, rows: pl.DataFrame) -> dict[str, str]:
     A method is left out while one of its candidates has not run in every cell of that half.
     """
     cells = [cell.name for cell in suite.cells("tuning")]
-    values = values_by_cell(rows.filter((pl.col("suite") == suite.version) & pl.col("cell").is_in(cells)), "auc")
+    is_of_tuning = (pl.col("suite") == suite.version) & pl.col("cell").is_in(cells)
+    values = values_by_cell(rows.filter(is_of_tuning), "auc")
     best_by_method = {}
     for method, labels in candidate_labels().items():
         values_of_candidates = keep_common_seeds(values, labels)

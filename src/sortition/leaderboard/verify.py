@@ -41,7 +41,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether nothing is wrong, and something was played again."""
         return not self.problems and bool(self.rerun)
 
@@ -177,7 +177,9 @@ def _is_plausible(row: Row) -> bool:
     clocks = np.asarray(row["clocks"], np.float64)
     accuracies = np.asarray(row["accuracies"], np.float64)
     finite = accuracies[~np.isnan(accuracies)]
-    return bool((np.diff(clocks) >= 0).all() and (finite >= 0).all() and (finite <= 1).all())
+    clock_runs_on = (np.diff(clocks) >= 0).all()
+    are_shares = ((finite >= 0) & (finite <= 1)).all()
+    return bool(clock_runs_on and are_shares)
 
 
 def _has_ended(cell: TrackCell, row: Row, rounds: int) -> bool:
@@ -247,7 +249,8 @@ def rerun(suite: TrackSuite, rows: Sequence[Row], *, say: Callable[[str], object
 def _find_differences(row: Row, played: pl.DataFrame) -> list[str]:
     """Return how a stored run differs from the one that was played again."""
     run_name = f"{row['cell']}, {row['label']}, seed {row['seed']}"
-    repetitions = played.filter((pl.col("label") == row["label"]) & (pl.col("seed") == row["seed"])).rows(named=True)
+    is_same_run = (pl.col("label") == row["label"]) & (pl.col("seed") == row["seed"])
+    repetitions = played.filter(is_same_run).rows(named=True)
     if len(repetitions) != 1:
         return [f"{run_name}: it could not be played again."]
     repeated = repetitions[0]

@@ -12,7 +12,7 @@ from sortition.results.statistics import FEWEST_SEEDS, Comparison, Reason
 from sortition.results.verdict_words import seeds_that_decide, unfair_warning
 
 FEWEST_CLIENTS = 100
-SHOWN = 6  # undecided comparisons that are named
+MOST_NAMED = 6  # undecided comparisons that are named
 
 
 @dataclass
@@ -75,11 +75,11 @@ def _seeds_point(settings: list[Setting]) -> Point:
                 undecided.append(f"{label}{place}{_seeds_that_decide_text(comparison)}")
     fact = f"{fewest} for the method that has fewest; "
     if undecided:
-        fact += f"undecided: {', '.join(undecided[:SHOWN])}"
+        fact += f"undecided: {', '.join(undecided[:MOST_NAMED])}"
     else:
         fact += "every comparison is decided"
-    if len(undecided) > SHOWN:
-        fact += f" and {len(undecided) - SHOWN} more"
+    if len(undecided) > MOST_NAMED:
+        fact += f" and {len(undecided) - MOST_NAMED} more"
     return Point(
         asks="Enough seeds to decide",
         passed=comparisons > 0 and fewest >= FEWEST_SEEDS and not undecided,

@@ -63,7 +63,7 @@ class Setting:
         return [run for runs in self.methods.values() for run in runs]
 
     @property
-    def finished(self) -> list[Digest]:
+    def finished_runs(self) -> list[Digest]:
         """The runs that played all their rounds."""
         return [run for run in self.runs if run.done]
 
@@ -73,8 +73,8 @@ class Setting:
         return metric_of(self.first.config)
 
     @property
-    def higher(self) -> bool:
-        """Whether more of it is better."""
+    def higher_is_better(self) -> bool:
+        """Whether more of the metric is better."""
         return higher_is_better(self.first.config, self.metric)
 
     @property
@@ -134,7 +134,7 @@ class Setting:
 
     def budget_in(self, currency: Currency) -> Budget | None:
         """Return what every finished run has spent in a currency; None where some run has no such cost."""
-        runs = [run for run in self.finished or self.runs if run.name not in REFERENCES]
+        runs = [run for run in self.finished_runs or self.runs if run.name not in REFERENCES]
         limit = limit_of([run.config for run in runs], currency)
         return common_budget([run.costs for run in runs], currency, limit)
 
@@ -144,7 +144,7 @@ class Setting:
             return
         self.budget = self.budget_in(self.currency)
         if self.budget is not None:
-            for run in self.finished:
+            for run in self.finished_runs:
                 run.figures |= figures_at_cost(run.costs, run.test, self.budget)
 
     def mean(self, label: str, key: str) -> float | None:
@@ -285,9 +285,10 @@ def _nothing_to_show_error(folders: Sequence[str | Path], left_out: Sequence[str
 
 def report_title(folders: Sequence[str | Path]) -> str:
     """Return the studies' titles, or the folders' names where they have none."""
-    titles = [
-        str(read_document(Path(folder) / INDEX).get("title") or Path(folder).resolve().name) for folder in folders
-    ]
+    titles = []
+    for folder in map(Path, folders):
+        title = read_document(folder / INDEX).get("title")
+        titles.append(str(title or folder.resolve().name))
     return " · ".join(dict.fromkeys(titles))
 
 

@@ -30,7 +30,7 @@ from sortition.results.verdict_words import (
     verdict_text,
 )
 
-NOTE = (
+TABLE_NOTE = (
     f"Mean ± sd over seeds; a click on a heading sorts. {BOLD} Other columns are not tested. Differences are paired "
     "over seeds: their 95 % intervals hold for all methods of the setting together, and p and verdicts follow from "
     "them. Costs to the target (of the 5-round mean) count only seeds that reached it. Jain's index is relative to "
@@ -51,7 +51,7 @@ def setting_html(setting: Setting, look: Look, canvas: Canvas) -> str:
     return (
         f'<div class="cards">{"".join(map(card_html, leader_cards(setting)))}</div>'
         f"{forests}{_main_table_html(setting, look.palette)}"
-        f'<p class="soft">{NOTE}{escape(_equal_cost_sentence(setting))}</p>{_warning_html(setting)}'
+        f'<p class="soft">{TABLE_NOTE}{escape(_equal_cost_sentence(setting))}</p>{_warning_html(setting)}'
         f"{_every_pair_html(setting)}"
         f"<details><summary>In words</summary>{_verdicts_html(setting)}</details>"
         f"<details><summary>All figures</summary>{_all_figures_html(setting, look.palette)}</details>"
@@ -199,7 +199,7 @@ def _best_values_html(setting: Setting) -> str:
                 means[label] = mean
         if not means:
             continue
-        choose = max if setting.higher else min
+        choose = max if setting.higher_is_better else min
         best = choose(means, key=lambda label: means[label])
         values = ", ".join(f"{key}={value_text(value)}" for key, value in parameters_by_label[best].items())
         table.rows.append(

@@ -53,12 +53,12 @@ class Progress:
         if not self.total:
             return "no runs yet"
         text = f"{self.done} of {self.total} runs done, {self.rounds:,} of {self.planned:,} rounds"
-        if self.seconds_left is None or self.finished:
+        if self.seconds_left is None or self.is_finished:
             return text
         return f"{text}, about {duration_text(max(1, round(self.seconds_left)))} left"
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether nothing is left to run."""
         return self.done == self.total
 
@@ -133,11 +133,11 @@ class Watcher:
         bar = f'<div class="progress" id="progress" data-version="{self.version}">{progress.html}</div>'
         try:
             gathered = gather(self.folders, margin=self.margin, baseline=self.baseline, cost=self.cost)
-            text = Page(gathered).render("" if progress.finished else bar)
+            text = Page(gathered).render("" if progress.is_finished else bar)
         except InputError as error:  # nothing is evaluated yet
             message = replace_control_characters(escape(str(error)))
             text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{message}</p></body>"
-        self.page = text if progress.finished else text.replace("</body>", f"{SCRIPT}</body>")
+        self.page = text if progress.is_finished else text.replace("</body>", f"{SCRIPT}</body>")
         write_atomically(self.out, text.encode())
 
 
@@ -176,7 +176,7 @@ def watch(
             if progress.text != last_text:
                 last_text = progress.text
                 say(f"{watcher.out}: {last_text}")
-            if progress.finished and progress.total:
+            if progress.is_finished and progress.total:
                 return watcher.out
             time.sleep(every)
             progress = watcher.look()

@@ -34,7 +34,8 @@ def paper_table(table: PaperTable, plan: StudyPlan, groups: Groups) -> Table:
     A published column that is of no setting (some papers do not say of which) stands alone.
     """
     settings = list(dict.fromkeys([*plan.settings, *table.paper]))
-    labels = list(dict.fromkeys([*plan.labels, *[label for cells in table.paper.values() for label in cells]]))
+    published_labels = [label for cells in table.paper.values() for label in cells]
+    labels = list(dict.fromkeys([*plan.labels, *published_labels]))
     columns = ["method"]
     for setting in settings:
         if setting in table.paper:

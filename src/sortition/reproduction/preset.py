@@ -16,7 +16,7 @@ from sortition.studies.config import StrictTable, validated
 from sortition.studies.plan import StudyPlan, plan, read
 
 FOLDER = Path(__file__).parent / "presets"
-OURS = ("paper", "table", "figure")  # the keys of a preset that are not those of a study
+PRESET_KEYS = ("paper", "table", "figure")  # the keys of a preset that are not those of a study
 Cell = float | int | str | list[float]  # a list: mean and standard deviation
 
 
@@ -97,7 +97,7 @@ def load_preset(name: str) -> Preset:
     document = read(path)
     if "paper" not in document:
         raise InputError(f"{path.name} must have a table [paper] with a title; got none. Use 'sortition run' for it.")
-    study = {key: value for key, value in document.items() if key not in OURS}
+    study = {key: value for key, value in document.items() if key not in PRESET_KEYS}
     figures = document.get("figure", [])
     if isinstance(figures, dict):
         figures = [figures]

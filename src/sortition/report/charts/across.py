@@ -56,7 +56,7 @@ def rank_over_settings(gathered: Gathered) -> Ranking | None:
     if any(comparison.reason is Reason.ENDED_APART for comparison in comparisons):
         return None
     values = {setting.name: _end_means(setting) for setting in gathered.settings}
-    ranking = rank_methods(values, higher=gathered.settings[0].higher)
+    ranking = rank_methods(values, higher=gathered.settings[0].higher_is_better)
     if len(ranking.ranks) > 1:
         return ranking
     return None
@@ -129,7 +129,7 @@ def _draw_profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart 
         for run in setting.runs
     )
     first = gathered.settings[0]
-    if not by_rounds and first.higher and first.metric not in AT_MOST_ONE:
+    if not by_rounds and first.higher_is_better and first.metric not in AT_MOST_ONE:
         return None  # of such a metric nobody knows how far from the best possible it is
     costs = {
         label: np.concatenate([_seed_costs(setting, label, shared, by_rounds) for setting in gathered.settings])
@@ -161,7 +161,7 @@ def _cost_name(setting: Setting, by_rounds: bool) -> str:
     """Return what a profile counts as the cost of a run."""
     if by_rounds:
         return f"{setting.comparison.currency} to target"
-    if setting.higher:
+    if setting.higher_is_better:
         return "error"
     return setting.metric
 
@@ -185,6 +185,6 @@ def _seed_costs(setting: Setting, label: str, shared: Sequence[str], by_rounds: 
         key = setting.end_figure
     values = [figures_by_seed[seed].get(key) for seed in sorted(set.intersection(*finished))]
     costs = np.array([math.inf if value is None else float(value) for value in values])
-    if not by_rounds and setting.higher:
+    if not by_rounds and setting.higher_is_better:
         costs = 1 - costs
     return np.where(np.isfinite(costs), costs, np.inf)

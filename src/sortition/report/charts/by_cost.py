@@ -149,7 +149,11 @@ def _draw_pareto_chart(cost: Cost, rows: Rows, setting: Setting, look: Look) -> 
         title=f"{metric.capitalize()} against {cost.words}",
         caption="The dashed line joins the methods that no other method beats in both value and cost.",
         drawing=fill_width(front + gaps + points + names, height),
-        tables={table: rows, f"{table}_names": labels, f"{table}_front": pareto_front(compared, setting.higher)},
+        tables={
+            table: rows,
+            f"{table}_names": labels,
+            f"{table}_front": pareto_front(compared, setting.higher_is_better),
+        },
         span=2,
     )
 

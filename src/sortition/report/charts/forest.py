@@ -25,7 +25,7 @@ CAPTION = (
     "Grey dots below a bar: seeds."
 )
 AREA = "The figure is the mean over the whole curve, the area under it."
-SAME = "Here these are all rounds, so the mean over the whole curve is the same."
+SAME_ROUNDS = "Here these are all rounds, so the mean over the whole curve is the same."
 
 
 def draw_forests(setting: Setting) -> list[Chart | str]:
@@ -34,7 +34,7 @@ def draw_forests(setting: Setting) -> list[Chart | str]:
     charts: list[Chart | str] = [plot for plot in plots if plot is not None]
     basis = setting.comparison.basis
     if isinstance(basis, Window) and basis.is_whole_run:
-        return [*charts[:1], *[SAME for _ in charts[1:]]]
+        return [*charts[:1], *[SAME_ROUNDS for _ in charts[1:]]]
     return charts
 
 

@@ -108,8 +108,9 @@ def play_run(federation: Setup, rounds: int) -> tuple[list[Members], float]:
 
 def random_cycle(order: Ids, size: int) -> tuple[Members, ...]:
     """Cut an order of all clients into cohorts of one size; those left over at the end join none."""
-    n_cohorts = len(order) // size
-    return tuple(tuple(sorted(order[i * size : (i + 1) * size].tolist())) for i in range(n_cohorts))
+    n_members = len(order) // size * size
+    cohorts = order[:n_members].reshape(-1, size)
+    return tuple(tuple(sorted(members)) for members in cohorts.tolist())
 
 
 def _cohorts_row(name: str, plays: list[tuple[list[Members], float]]) -> list[str]:

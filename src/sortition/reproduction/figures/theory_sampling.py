@@ -69,7 +69,8 @@ def _draw_optima(groups: Ids, size: int = 3) -> Floats:
 
 def _stratum_variances(vectors: Floats, groups: Ids) -> Floats:
     """Return the variance inside each stratum (K,)."""
-    return np.array([np.var(vectors[groups == k], axis=0, ddof=1).sum() for k in range(groups.max() + 1)])
+    strata = [vectors[groups == k] for k in range(groups.max() + 1)]
+    return np.array([np.var(members, axis=0, ddof=1).sum() for members in strata])
 
 
 def _available_sets(members: list[int], available: list[int]) -> list[tuple[float, Ids]]:

@@ -150,7 +150,8 @@ def chance_bias(run: Run) -> float | None:
     rounds, _ = _label_shares(run)
     if len(rounds) < 2:
         return None
-    return float(50 * np.sqrt(2 / np.pi / len(rounds)) * rounds.std(axis=0, ddof=1).sum())
+    mean_deviation = np.sqrt(2 / np.pi / len(rounds))  # E|N(0, 1/T)|
+    return float(50 * mean_deviation * rounds.std(axis=0, ddof=1).sum())
 
 
 def round_error(run: Run) -> float | None:

@@ -73,5 +73,9 @@ def between_groups(gradients: Array, groups: Array) -> float:
     rows: Floats = np.asarray(gradients, np.float64)
     groups = np.asarray(groups)
     mean = rows.mean(axis=0)
-    strata = [rows[groups == k] for k in np.unique(groups)]
-    return float(sum(len(members) * ((members.mean(axis=0) - mean) ** 2).sum() for members in strata))
+    total = 0.0
+    for k in np.unique(groups):
+        members = rows[groups == k]
+        squared_distance = ((members.mean(axis=0) - mean) ** 2).sum()
+        total += len(members) * squared_distance
+    return float(total)

@@ -17,7 +17,7 @@ from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.reproduction.theory.loss_covariance import agreement
 
-SAME = 1e-20  # a squared distance below is rounding
+ROUNDING = 1e-20  # a squared distance below is rounding
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def descend_by_proxy(
             previous_target, previous_covariance = previous
             optimum_moved = float(((target - previous_target) ** 2).sum())
             covariance_changed = float(np.abs(covariance - previous_covariance).sum())
-            needed.append(optimum_moved / covariance_changed if optimum_moved > SAME else 0.0)
+            needed.append(optimum_moved / covariance_changed if optimum_moved > ROUNDING else 0.0)
         previous = (target, covariance)
         distances.append(float(((model - target) ** 2).sum()))
         local = np.tile(model, (cohort, 1))

@@ -19,7 +19,7 @@ Metrics = dict[str, Metric]
 def usable_metrics(
     contents: Mapping[int, RecordDict], weight: str = "", ignored: Collection[str] = (), *, complete: bool = False
 ) -> tuple[dict[int, Metrics], dict[int, str]]:
-    """The metrics that all usable replies share, by sender, and why other senders' are left out.
+    """Return the metrics that all usable replies share, by sender, and why other senders' are left out.
 
     Args:
         contents: replies by sender; the first MetricRecord of each counts.
@@ -45,13 +45,13 @@ def usable_metrics(
 
 
 def sent_metrics(content: RecordDict, ignored: Collection[str] = ()) -> Metrics:
-    """The metrics of one reply."""
+    """Return the metrics of one reply."""
     _, record = first_metrics(content)
     return {name: value for name, value in record.items() if name not in ignored}
 
 
 def first_metrics(content: RecordDict) -> tuple[str, MetricRecord]:
-    """The first MetricRecord of a reply and its name; an empty one where there is none."""
+    """Return the first MetricRecord of a reply and its name; an empty one where there is none."""
     for name, record in content.items():
         if isinstance(record, MetricRecord):
             return name, record
@@ -59,7 +59,7 @@ def first_metrics(content: RecordDict) -> tuple[str, MetricRecord]:
 
 
 def shared_metrics(contents: Iterable[RecordDict]) -> set[str]:
-    """The names of the MetricRecords that all replies have."""
+    """Return the names of the MetricRecords that all replies have."""
     return set[str].intersection(*(set(content.metric_records) for content in contents))
 
 
@@ -79,12 +79,12 @@ def _as_list(value: Metric) -> Sequence[float]:
 
 
 def is_amount(value: Metric | None) -> bool:
-    """Whether a client's word can be a number of examples."""
+    """Tell whether what a client reports can be a number of examples."""
     return value is not None and not isinstance(value, list) and 0 <= value <= MOST_EXAMPLES
 
 
 def _usual_lengths(sent: list[Metrics]) -> dict[str, int]:
-    """The length that more than half of the senders of a metric agree on; metrics without one are not there."""
+    """Return the length that more than half of the senders of a metric agree on; a metric without one is left out."""
     usual = {}
     for name in {name: None for values in sent for name in values}:
         lengths = Counter(_length(values[name]) for values in sent if name in values)
@@ -114,7 +114,7 @@ def _incomplete(sent: Mapping[int, Metrics]) -> dict[int, str]:
 
 
 def _length(value: Metric) -> int:
-    """The length of a list; −1 for a number."""
+    """Return the length of a list; −1 for a number."""
     if isinstance(value, list):
         return len(value)
     return -1

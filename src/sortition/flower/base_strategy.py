@@ -84,13 +84,13 @@ class BaseStrategy:
     # -- training ------------------------------------------------------------------------------------------------------
 
     def question_config(self, server_round: int, config: ConfigRecord) -> ConfigRecord:
-        """The config beside a question, for which the strategy configures nobody."""
+        """Return the config beside a question, for which the strategy configures nobody."""
         return ConfigRecord({**config, "server-round": server_round})
 
     def configure(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, nodes: Sequence[int]
     ) -> dict[int, Message]:
-        """The strategy's train messages to exactly these nodes, each with the config that it has for it."""
+        """Let the strategy write its train messages to exactly these nodes; return them by node."""
         if not nodes:
             return {}
         view = NodesView(grid, nodes)
@@ -108,7 +108,7 @@ class BaseStrategy:
         return {node: message_by_node[node] for node in nodes}
 
     def _learn_names(self, content: RecordDict, arrays: ArrayRecord) -> None:
-        """How a strategy of one's own calls model and config in its messages, where not as Flower's do."""
+        """Note under which names a strategy of one's own sends model and config, where these are not Flower's."""
         if self.model not in content.array_records:
             record_names = list(content.array_records)
             like_the_model = [name for name in record_names if content[name].keys() == arrays.keys()]
@@ -123,7 +123,7 @@ class BaseStrategy:
         weights: Mapping[int, float],
         errors: Sequence[Message] = (),
     ) -> Aggregate:
-        """The strategy's aggregate of these replies, by client in the cohort's order; weights replace their own.
+        """Let the strategy aggregate these replies, in the cohort's order; our weights replace the clients' examples.
 
         ``errors`` are shown to it too, as Flower does; but noise that counts on all replies has them all.
         """
@@ -143,7 +143,7 @@ class BaseStrategy:
             return cast(Aggregate, self.original("aggregate_train")(server_round, messages))
 
     def _in_examples(self, replies: Mapping[int, Message], weights: Mapping[int, float]) -> dict[int, float]:
-        """The same weights, in parts of the examples that these clients report together; of 1 where none does."""
+        """Return the weights times the examples that these clients report together; as they are where none does."""
         reported = [first_metrics(message.content)[1].get(self.weighted) for message in replies.values()]
         total = float(sum(examples for examples in reported if is_amount(examples))) or 1.0
         return {client: float(weight) * total for client, weight in weights.items()}
@@ -174,7 +174,7 @@ class BaseStrategy:
         replies: Mapping[int, Message],
         weights: Mapping[int, float],
     ) -> Aggregate:
-        """The strategy's step from w + Σ a_k Δ_k, where it would rescale the weights; metrics by the same weights."""
+        """Let the strategy step to w + Σ a_k Δ_k, where it would rescale the weights; metrics have the same weights."""
         contents = {client: message.content for client, message in replies.items()}
         metrics = RecordDict({"metrics": MetricRecord({self.weighted: 1.0})})
         one_reply = Message(RecordDict({self.model: codec.to_record(target), **metrics}), 1, MessageType.TRAIN)
@@ -193,7 +193,7 @@ class BaseStrategy:
             return arrays, self.inner.train_metrics_aggr_fn(weighed_contents, self.weighted)
 
     def odd_metrics(self, contents: Mapping[int, RecordDict]) -> dict[int, str]:
-        """Whose metrics cannot be used, or are missing, and why: for rules that compute the model from them."""
+        """Return whose metrics are missing or cannot be used, and why: some rules compute the model from them."""
         return usable_metrics(contents, ignored=[self.weighted], complete=True)[1]
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class BaseStrategy:
     def configure_evaluation(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, busy: Collection[int] = ()
     ) -> Iterable[Message]:
-        """As the strategy does, without busy nodes; with fewer nodes idle than it wants, nobody evaluates."""
+        """Let the strategy ask idle nodes to evaluate; nobody where fewer are idle than it wants."""
         online = [node for node in grid.get_node_ids() if node not in busy]
         if not self._can_evaluate(len(online)):
             log(WARNING, "Evaluation of round %d is skipped: %d nodes online", server_round, len(online))
@@ -210,7 +210,7 @@ class BaseStrategy:
         return cast(Iterable[Message], self.original("configure_evaluate")(server_round, arrays, config, view))
 
     def _can_evaluate(self, online: int) -> bool:
-        """Whether so many nodes suffice: the strategy would wait for more without end."""
+        """Tell whether so many nodes suffice: the strategy would wait for more without end."""
         share = getattr(self.inner, "fraction_evaluate", 1.0)
         if not share:
             return True
@@ -218,7 +218,7 @@ class BaseStrategy:
         return bool(online >= max(self.least_online, int(online * share), minimum))
 
     def aggregate_evaluation(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The strategy's average of evaluation metrics, by the examples that clients report, as Flower does."""
+        """Let the strategy average evaluation metrics by the examples that clients report, as Flower does."""
         messages = dict(enumerate(replies))
         if self.kind.own_evaluation:
             return self._evaluated(server_round, list(messages.values()))

@@ -27,13 +27,13 @@ from sortition.flower import codec
 
 
 def stable_name(context: Context) -> str:
-    """``name`` or ``partition-id`` of the node's config; empty if it has neither."""
+    """Return ``name`` or ``partition-id`` of the node's config; empty if it has neither."""
     config = context.node_config
     return str(config.get("name", config.get("partition-id", "")))
 
 
 def node_tags(context: Context) -> list[str]:
-    """``tags`` of the node's config, separated by commas."""
+    """Return ``tags`` of the node's config, which commas separate."""
     return [tag.strip() for tag in str(context.node_config.get("tags", "")).split(",") if tag.strip()]
 
 
@@ -82,7 +82,7 @@ def answer(
 
 
 def _has_training(app: ClientApp) -> bool:
-    """Whether the app has a train function; where not, the client's is registered, behind the app's mods."""
+    """Tell whether the app has a train function; where not, register the client's, behind the app's mods."""
     try:
         register = app.train()
     except ValueError:
@@ -98,14 +98,14 @@ def _has_training(app: ClientApp) -> bool:
 
 
 def _can_train(client: MakeClient | None) -> bool:
-    """Whether clients train, as far as that is seen before one is made."""
+    """Tell whether clients train, as far as that is seen before one is made."""
     if isinstance(client, type):
         return hasattr(client, "train")
     return client is not None and getattr(client, "trains", True) is not False
 
 
 def _has_train_action(app: ClientApp) -> bool:
-    """Whether it has an ``@app.train("action")``, for strategies whose messages are of that type."""
+    """Tell whether it has an ``@app.train("action")``, for strategies whose messages are of that type."""
     return any(kind.partition(".")[0] == "train" for kind in getattr(app, "_registered_funcs", ()))
 
 
@@ -118,11 +118,11 @@ class _Office:
     tags: Callable[[Context], list[str]]
 
     def answers_to(self, kind: str) -> bool:
-        """Whether a message type is one of our questions."""
+        """Tell whether a message type is one of our questions."""
         return kind in (codec.PROFILE, codec.REHEARSE) or kind in map(codec.query_of, self.answers.known)
 
     def profile(self, assignment: codec.Assignment, context: Context) -> RecordDict:
-        """Name, the declared facts, and what can be answered."""
+        """Return name, tags, the declared facts, and what can be answered."""
         profile = {
             "name": self.name(context),
             "tags": self.tags(context),
@@ -133,12 +133,12 @@ class _Office:
         return RecordDict({codec.SELF: ConfigRecord(profile), codec.FACTS: codec.to_record(facts)})
 
 
-_training: ContextVar[_Exchange] = ContextVar("the exchange that trains now")
+_training_exchange: ContextVar[_Exchange] = ContextVar("the exchange that trains now")
 
 
 def _train_client(message: Message, context: Context) -> Message:
-    """Training by the client itself, in an app without a train function."""
-    exchange = _training.get(None)
+    """Train by the client itself, in an app without a train function."""
+    exchange = _training_exchange.get(None)
     if exchange is None:
         raise InputError("This app trains for sortition.flower.SelectorStrategy; the message came from another.")
     key = next(iter(message.content.array_records))
@@ -201,14 +201,14 @@ class _Exchange:
             context=self.context,
             run_config=self.context.run_config,
         )
-        return AppClient(received, self._train, self.answers.make_client, trains_itself=not self.answers.app_trains)
+        return AppClient(received, self._train_app, self.answers.make_client, trains_itself=not self.answers.app_trains)
 
-    def _run(self) -> Message:
+    def _run_app(self) -> Message:
         """Let the app train as on any train message: with its mods, and without records of ours.
 
         A training that is only tried leaves nothing in the node's state, where apps keep layers of their own.
         """
-        mark = _training.set(self)
+        mark = _training_exchange.set(self)
         context = self.context
         message_type = self.kind
         is_a_trial = self.kind.partition(".")[0] != "train"
@@ -223,13 +223,13 @@ class _Exchange:
         finally:
             self.message.content = self.content
             self.message.metadata.message_type = self.kind
-            _training.reset(mark)
+            _training_exchange.reset(mark)
         return self.reply
 
-    def _train(self) -> AppReply:
-        """Return what the training left, for signals of it."""
+    def _train_app(self) -> AppReply:
+        """Let the app train, and return its model, its metrics and the seconds that it took."""
         started = time.monotonic()
-        reply = self._run()
+        reply = self._run_app()
         if reply.has_error():
             raise InputError(f"The app's training fails: {reply.error.reason}")
         records = reply.content.array_records
@@ -251,7 +251,7 @@ class _Exchange:
         rows = self._rows([signal for signal in signals if signal.of == "model"])
         if signals_of_training:
             self.client.train()
-        reply = self.reply or self._run()
+        reply = self.reply or self._run_app()
         rows |= self._rows(signals_of_training)
         if rows and not reply.has_error():
             reply.content[codec.ROWS] = codec.to_record(rows)

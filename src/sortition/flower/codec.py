@@ -52,7 +52,7 @@ class Assignment:
     kind: str = "train"
 
     def record(self) -> ConfigRecord:
-        """As a record of a message; values that are as usual are left out."""
+        """Return it as a record of a message; values that are as usual are left out."""
         record = ConfigRecord()
         for name, value in vars(self).items():
             if value == USUAL[name]:

@@ -85,7 +85,7 @@ class FlowerTransport:
         return handles
 
     def poll(self, wait: float) -> Sequence[Reply]:
-        """Pull the replies that have come; messages that have lapsed by then are looked for no more."""
+        """Pull the replies that have come; a message that has lapsed is looked for no more."""
         if wait > 0:
             time.sleep(wait)
         if not self._expiry_by_handle:

@@ -36,7 +36,7 @@ from sortition.flower import codec
 from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.grid_transport import FlowerRound, FlowerTransport, collect
-from sortition.flower.strategy_kinds import Kind, layers, log_unread
+from sortition.flower.strategy_kinds import Kind, layers, log_ignored_options
 from sortition.privacy import Deployment, Promises, lint
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
@@ -196,7 +196,7 @@ class SelectorStrategy(Strategy):
         log(INFO, "\t├──> Server step: %s", type(self.base.strategy).__name__)
         if not self.base.kind.weighs:
             log(WARNING, "%s does not use the selector's weights.", type(self.base.strategy).__name__)
-        log_unread(self.base.inner)
+        log_ignored_options(self.base.inner)
         self.base.original("summary")()
 
     # -- a run ---------------------------------------------------------------------------------------------------------

@@ -126,8 +126,8 @@ def _function(method: Callable[..., object]) -> Callable[..., object]:
     return function
 
 
-def log_unread(strategy: Strategy) -> None:
-    """Say which options of a strategy of the FedAvg family the selector takes the place of."""
+def log_ignored_options(strategy: Strategy) -> None:
+    """Log which options of a strategy of the FedAvg family have no effect, as the selector decides in their place."""
     name = type(strategy).__name__
     key = getattr(strategy, "weighted_by_key", USUAL_KEY)
     if key != USUAL_KEY:

@@ -184,7 +184,7 @@ class NvflareTransport:
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     def _on_result(self, number: int, process: Callable[..., None], client_task: ClientTask, fl_ctx: FLContext) -> None:
-        """Called by NVFlare, from a thread of its own: let the controller fire its events, then queue the result."""
+        """Let the controller fire its events, then queue the result; NVFlare calls this from a thread of its own."""
         result = client_task.result
         try:
             process(client_task=client_task, fl_ctx=fl_ctx)

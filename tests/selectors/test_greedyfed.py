@@ -46,7 +46,7 @@ def test_chooses_as_the_literal_twin(seed, parameters):
     [
         ("observe", "1.0 - 1.0 / state.rounds[ids]", "1.0 / state.rounds[ids]"),
         ("observe", "state.chosen[feedback.cohort.ids] = True", "pass"),
-        ("select", " values[tried]", " -values[tried]"),
+        ("select", " values[tried_ids]", " -values[tried_ids]"),
     ],
 )
 def test_a_slip_is_caught(name, right, wrong, monkeypatch):

@@ -86,3 +86,8 @@ def test_arrays_become_plain_json():
     assert json_value(np.array([1.0, np.nan, -np.inf])) == [1.0, None, None]
     assert json_value(np.array([[1.0, np.inf]])) == [[1.0, None]]
     assert json_value(np.array(["a", "b"])) == ["a", "b"]
+    assert json_value([1.0, np.nan, 2.0]) == [1.0, None, 2.0]
+    assert json_value([1, 2.5, np.inf, None, "a"]) == [1, 2.5, None, None, "a"]
+    assert json_value([np.float64(0.5), np.int64(3)]) == [0.5, 3]
+    given = [1, 2]
+    assert json_value(given) is not given

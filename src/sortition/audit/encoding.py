@@ -12,8 +12,8 @@ import binascii
 import hashlib
 import math
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -171,6 +171,8 @@ def json_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
+        if _is_json_list(value):
+            return list(value)
         return [json_value(item) for item in value]
     if isinstance(value, set | frozenset):
         return [json_value(item) for item in sorted(value)]
@@ -189,6 +191,14 @@ def _finite_or_none(number: float) -> float | None:
     if math.isfinite(number):
         return number
     return None
+
+
+def _is_json_list(values: Sequence[object]) -> bool:
+    """Whether JSON holds these values unchanged: most lists are ids, or finite numbers."""
+    types = set(map(type, values))
+    if types == {float}:
+        return all(map(math.isfinite, cast(Sequence[float], values)))
+    return types <= JSON_TYPES
 
 
 def _has_json_numbers(values: Array) -> bool:

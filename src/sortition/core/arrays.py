@@ -43,7 +43,7 @@ def as_ids(subject: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
     if values.dtype == np.uint64 and values.max() > np.iinfo(np.int64).max:
         raise bad(subject, "below 2**63", int(values.max()), "Give clients dense ids of your own: 0, 1, 2, …")
     array = values.astype(np.int64, copy=False)
-    rises = bool(np.all(array[1:] > array[:-1]))  # sorted and distinct
+    rises = bool((array[1:] > array[:-1]).all())  # sorted and distinct
     in_order = array
     if not rises:
         in_order = np.sort(array)

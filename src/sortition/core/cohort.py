@@ -205,6 +205,16 @@ def replace_available(round: Round, checked_ids: Ids) -> Round:
     return same_round
 
 
+def make_checked_cohort(ids: Ids, weights: Floats, *, mass: Literal["one", "expected"]) -> Cohort:
+    """Return a cohort of ids that are known to be distinct and ≥ 0, whose weights are known to be finite and ≥ 0."""
+    values = {"ids": as_read_only(ids), "weights": as_read_only(weights), "mass": mass}
+    others: dict[str, object] = {"groups": None, "full": False, "notes": {}, "expected_size": None}
+    cohort = object.__new__(Cohort)
+    for name, value in (values | others).items():
+        object.__setattr__(cohort, name, value)
+    return cohort
+
+
 def check_cohort(cohort: object, round: Round, method_name: str) -> Cohort:
     """Return the cohort; refuse one that this round does not allow."""
     if not isinstance(cohort, Cohort):

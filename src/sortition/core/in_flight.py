@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import compress
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from itertools import compress, pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, as_read_only
-from sortition.core.cohort import NOBODY, Cohort, Notes, rescale
-from sortition.core.errors import StorageError
+from sortition.core.cohort import NOBODY, Cohort, Notes, make_checked_cohort, rescale
+from sortition.core.errors import StorageError, bad
 from sortition.core.storage import snapshot
 from sortition.core.storage.snapshot import StoredTable
 
@@ -32,8 +33,6 @@ class DispatchedSelection:
         cohort: who was chosen, with what weight.
         since: the clock when they were sent; None where there is none.
         skipped: whether nobody could be chosen.
-        in_flight: a mask (k,) of the members that are at work.
-        has_ended: a mask (k,) of the members whose work ended since the last step without an update that is used.
     """
 
     index: int
@@ -41,39 +40,58 @@ class DispatchedSelection:
     cohort: Cohort
     since: float | None
     skipped: bool
-    in_flight: Array
-    has_ended: Array
+
+
+class _Members(NamedTuple):
+    """Members of selections, by id.
+
+    Attributes:
+        ids: (n,) sorted.
+        rows: (n,) the row of each member's selection.
+        places: (n,) the place of each in the cohort of its selection.
+    """
+
+    ids: Ids
+    rows: Ids
+    places: Ids
 
     @classmethod
-    def start(
-        cls, *, index: int, version: int, cohort: Cohort, since: float | None, skipped: bool
-    ) -> DispatchedSelection:
-        """Return a selection that has just been sent to work: all members of its cohort are in flight."""
-        return cls(
-            index=index,
-            version=version,
-            cohort=cohort,
-            since=since,
-            skipped=skipped,
-            in_flight=np.ones(cohort.ids.size, bool),
-            has_ended=np.zeros(cohort.ids.size, bool),
-        )
+    def of(cls, parts: Sequence[_Members]) -> _Members:
+        """Return the members of all parts; nobody is in two of them."""
+        ids = np.concatenate([part.ids for part in parts])
+        order = ids.argsort(kind="stable")
+        rows = np.concatenate([part.rows for part in parts])[order]
+        places = np.concatenate([part.places for part in parts])[order]
+        return cls(as_read_only(ids[order]), rows, places)
 
-    def after_giving_up(self, places: list[int]) -> DispatchedSelection:
-        """Return the selection after the work of the members in these places has ended without an update."""
-        ends_now = self.mask_of(places)
-        return replace(self, in_flight=self.in_flight & ~ends_now, has_ended=self.has_ended | ends_now)
+    @classmethod
+    def of_cohort(cls, row: int, cohort: Cohort, places: Ids) -> _Members:
+        """Return the members in these places of the cohort in this row; they are not sorted."""
+        return cls(cohort.ids[places], np.full(places.size, row), places)
 
-    def after_step(self, used_places: list[int]) -> DispatchedSelection:
-        """Return the selection after a step that used the updates of the members in these places."""
-        still_in_flight = self.in_flight & ~self.mask_of(used_places)
-        return replace(self, in_flight=still_in_flight, has_ended=np.zeros(still_in_flight.size, bool))
+    def of_ids(self, ids: Ids) -> _Members:
+        """Return these members, all of whom are here, in the order of ``ids``."""
+        positions = self.ids.searchsorted(ids)
+        return _Members(ids, self.rows[positions], self.places[positions])
 
-    def mask_of(self, places: list[int]) -> Array:
-        """Return a mask (k,) of the members in these places."""
-        mask = np.zeros(self.cohort.ids.size, bool)
-        mask[places] = True
+    def without(self, ids: Ids) -> _Members:
+        """Return the others; ``ids`` are all here."""
+        is_other = np.ones(self.ids.size, bool)
+        is_other[self.ids.searchsorted(ids)] = False
+        return _Members(as_read_only(self.ids[is_other]), self.rows[is_other], self.places[is_other])
+
+    def by_selection(self) -> Ids:
+        """Return the order of the members by selection, then by place."""
+        return np.lexsort((self.places, self.rows))
+
+    def mask(self, row: int, size: int) -> Array:
+        """Return a mask (size,) of the places of the selection in this row that its members here have."""
+        mask = np.zeros(size, bool)
+        mask[self.places[self.rows == row]] = True
         return mask
+
+
+_NO_MEMBERS = _Members(NOBODY, NOBODY, NOBODY)
 
 
 class Flights:
@@ -81,122 +99,50 @@ class Flights:
 
     Attributes:
         selections: those with work that a step has not ended yet, the oldest first.
-        ids: sorted ids of the clients that are at work.
-        ended_ids: sorted ids of the clients whose work ended since the last step without an update.
     """
 
-    def __init__(self, selections: Sequence[DispatchedSelection] = ()) -> None:
+    def __init__(
+        self,
+        selections: Sequence[DispatchedSelection] = (),
+        at_work: _Members = _NO_MEMBERS,
+        ended: _Members = _NO_MEMBERS,
+    ) -> None:
         self.selections = tuple(selections)
-        members = [selection.cohort.ids[selection.in_flight] for selection in self.selections]
-        locations = [
-            _make_locations(row, np.flatnonzero(selection.in_flight)) for row, selection in enumerate(self.selections)
-        ]
-        everybody = np.concatenate([NOBODY, *members])
-        order = np.argsort(everybody, kind="stable")
-        self.ids: Ids = as_read_only(everybody[order])
-        # (2, n) of each of `ids`: the row of its selection, and its place in the cohort
-        self._locations: Ids = np.concatenate([_make_locations(0, NOBODY), *locations], axis=1)[:, order]
-        ids_with_end = [selection.cohort.ids[selection.has_ended] for selection in self.selections]
-        self.ended_ids: Ids = np.sort(np.concatenate([NOBODY, *ids_with_end]))
-        self._rows_with_ended = frozenset(row for row, ids in enumerate(ids_with_end) if ids.size)
+        self._at_work = at_work
+        self._ended = ended  # since the last step, without an update
 
-    @classmethod
-    def _of_sorted(
-        cls,
-        selections: Sequence[DispatchedSelection],
-        *,
-        ids: Ids,
-        locations: Ids,
-        ended_ids: Ids,
-        rows_with_ended: frozenset[int],
-    ) -> Flights:
-        """Return work whose sorted ids are known: neither a refill nor a step looks at every selection."""
-        flights = object.__new__(cls)
-        flights.selections = tuple(selections)
-        flights.ids = as_read_only(ids)
-        flights._locations = locations
-        flights.ended_ids = ended_ids
-        flights._rows_with_ended = rows_with_ended
-        return flights
+    @property
+    def ids(self) -> Ids:
+        """Sorted ids of the clients that are at work."""
+        return self._at_work.ids
+
+    @property
+    def ended_ids(self) -> Ids:
+        """Sorted ids of the clients whose work ended since the last step without an update."""
+        return self._ended.ids
 
     def with_selection(self, selection: DispatchedSelection) -> Flights:
         """Return the work in flight with one more selection, all of whose members are at work."""
-        members = selection.cohort.ids
-        everybody = np.concatenate([self.ids, members])
-        locations = np.concatenate(
-            [self._locations, _make_locations(len(self.selections), np.arange(members.size))], axis=1
-        )
-        order = np.argsort(everybody, kind="stable")
-        return self._of_sorted(
-            (*self.selections, selection),
-            ids=everybody[order],
-            locations=locations[:, order],
-            ended_ids=self.ended_ids,
-            rows_with_ended=self._rows_with_ended,
-        )
+        places = np.arange(selection.cohort.ids.size)
+        members = _Members.of_cohort(len(self.selections), selection.cohort, places)
+        return Flights((*self.selections, selection), _Members.of([self._at_work, members]), self._ended)
 
     def after_giving_up(self, ids: Ids) -> Flights:
         """Return the work in flight after that of these clients has ended without an update."""
         if not ids.size:
             return self
-        places_by_row = self._places_by_row(ids)
-        selections = list(self.selections)
-        for row, places in places_by_row.items():
-            selections[row] = selections[row].after_giving_up(places)
-        goes_on = self._goes_on_without(ids)
-        return self._of_sorted(
-            selections,
-            ids=self.ids[goes_on],
-            locations=self._locations[:, goes_on],
-            ended_ids=np.union1d(self.ended_ids, ids),
-            rows_with_ended=self._rows_with_ended | places_by_row.keys(),
-        )
+        ended = _Members.of([self._ended, self._at_work.of_ids(ids)])
+        return Flights(self.selections, self._at_work.without(ids), ended)
 
     def after_step(self, used_ids: Ids) -> Flights:
         """Return the work after a step that used these updates; selections without anybody at work are forgotten."""
-        goes_on = self._goes_on_without(used_ids)
-        locations = self._locations[:, goes_on]
-        has_work = np.bincount(locations[0], minlength=len(self.selections)) > 0
-        selections = list(self.selections)
-        for row, used_places in self._places_ending_with(used_ids):
-            if has_work[row]:
-                selections[row] = selections[row].after_step(used_places)
-        row_after_step = np.cumsum(has_work) - 1
-        locations[0] = row_after_step[locations[0]]
-        return self._of_sorted(
-            list(compress(selections, has_work.tolist())),
-            ids=self.ids[goes_on],
-            locations=locations,
-            ended_ids=NOBODY,
-            rows_with_ended=frozenset(),
-        )
-
-    def _goes_on_without(self, ended_ids: Ids) -> Array:
-        """Return a mask of ``ids``: whose work goes on when that of these clients ends."""
-        goes_on = np.ones(self.ids.size, bool)
-        goes_on[self.ids.searchsorted(ended_ids)] = False
-        return goes_on
-
-    def _locate(self, ids: Ids) -> Ids:
-        """Return, of each of these clients in flight, the row of its selection and its place in the cohort (2, k)."""
-        return self._locations[:, self.ids.searchsorted(ids)]
-
-    def _places_by_row(self, ids: Ids) -> dict[int, list[int]]:
-        """Return the places of these clients in their cohorts, by the row of the selection."""
-        places_by_row: dict[int, list[int]] = {}
-        for row, place in self._locate(ids).T.tolist():
-            places_by_row.setdefault(row, []).append(place)
-        return places_by_row
-
-    def _places_ending_with(self, used_ids: Ids) -> list[tuple[int, list[int]]]:
-        """Return the selections of which work ends with a step of these updates, the oldest first.
-
-        Each is the row of the selection, and the places of those of its members whose updates are used.
-        """
-        places_by_row = self._places_by_row(used_ids)
-        for row in self._rows_with_ended:
-            places_by_row.setdefault(row, [])
-        return sorted(places_by_row.items())
+        ids, rows, places = self._at_work.without(used_ids)
+        has_work = np.bincount(rows, minlength=len(self.selections)) > 0
+        if has_work.all():
+            return Flights(self.selections, _Members(ids, rows, places))
+        rows_after_step = has_work.cumsum() - 1
+        selections = compress(self.selections, has_work.tolist())
+        return Flights(tuple(selections), _Members(ids, rows_after_step[rows], places))
 
     def not_in_flight(self, ids: Ids) -> Ids:
         """Return those of ``ids`` that are not in flight."""
@@ -210,14 +156,16 @@ class Flights:
         """Return how many versions were made since each of these was sent to work."""
         if not ids.size:
             return NOBODY
-        selection_rows, _ = self._locate(ids)
-        versions = [self.selections[row].version for row in selection_rows.tolist()]
-        return version - np.array(versions, np.int64)
+        rows = self._at_work.of_ids(ids).rows.tolist()
+        return version - np.array([self.selections[row].version for row in rows], np.int64)
+
+    def order_by_selection(self, ids: Ids) -> Ids:
+        """Return the order of these clients by selection, then by place in the cohort, whatever that of arrival."""
+        return self._at_work.of_ids(ids).by_selection()
 
     def sort_by_selection(self, ids: Ids) -> Ids:
-        """Return these clients by selection, then by their place in the cohort, whatever the order of arrival."""
-        selection_row, place = self._locate(ids)
-        return ids[np.lexsort((place, selection_row))]
+        """Return these clients in that order."""
+        return ids[self.order_by_selection(ids)]
 
     def weigh(self, used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
         """Weigh a step that uses the updates of these clients, and collect the cohort of all whose work ends with it.
@@ -225,9 +173,7 @@ class Flights:
         The rule is in docs/design.md ("Weights of a step"). One selection whose members all end with this step, none of
         them discounted, has the weights of its cohort.
         """
-        ending = []
-        for row, used_places in self._places_ending_with(used_ids):
-            ending.append(_EndingMembers.of(self.selections[row], used_places))
+        ending = self._ending_with(used_ids)
         ended_selection = self._wholly_ended(ending)
         if ended_selection is not None and (not used_ids.size or not has_discounts(discounts)):
             cohort = ended_selection.cohort
@@ -235,9 +181,28 @@ class Flights:
             return StepWeights(cohort=cohort, weights=weights, notes=notes, skipped=ended_selection.skipped)
         return _weigh_mixed(ending, used_ids, discounts, normalise)
 
+    def _ending_with(self, used_ids: Ids) -> list[_EndingMembers]:
+        """Return the selections of which work ends with a step of these updates, the oldest first."""
+        members = self._at_work.of_ids(used_ids)
+        if self._ended.ids.size:
+            columns = zip(members, self._ended, strict=True)
+            members = _Members(*(np.concatenate(column) for column in columns))
+        if not members.ids.size:
+            return []
+        order = members.by_selection()
+        rows = members.rows[order]
+        places = members.places[order]
+        is_used = order < used_ids.size
+        first_of_others = 1 + np.flatnonzero(rows[1:] != rows[:-1])
+        ending = []
+        for start, stop in pairwise([0, *first_of_others.tolist(), rows.size]):
+            selection = self.selections[rows[start]]
+            ending.append(_EndingMembers(selection, places[start:stop], is_used[start:stop]))
+        return ending
+
     def _wholly_ended(self, ending: Sequence[_EndingMembers]) -> DispatchedSelection | None:
         """Return the one selection whose members all end with this step; None where the step mixes selections."""
-        if len(ending) == 1 and ending[0].is_ending.all():
+        if len(ending) == 1 and ending[0].places.size == ending[0].selection.cohort.ids.size:
             return ending[0].selection
         if not ending and self.selections and not self.ids.size:  # the latest one is of nobody
             return self.selections[-1]
@@ -253,8 +218,8 @@ class Flights:
             parts = {
                 "ids": cohort.ids,
                 "weights": cohort.weights,
-                "in_flight": selection.in_flight,
-                "ended": selection.has_ended,
+                "in_flight": self._at_work.mask(row, cohort.ids.size),
+                "ended": self._ended.mask(row, cohort.ids.size),
             }
             if cohort.groups is not None:
                 parts["groups"] = cohort.groups
@@ -280,20 +245,18 @@ class Flights:
     def restored(cls, arrays: Mapping[str, Array], tables: Sequence[StoredTable], n_clients: int) -> Flights:
         """Return what :meth:`arrays` and :meth:`tables` described; refuse unknown clients, and one in flight twice."""
         selections = []
+        at_work = [_NO_MEMBERS]
+        ended = [_NO_MEMBERS]
         for row, table in enumerate(tables):
-            selections.append(_restored_selection(snapshot.take_part(arrays, f"flights.{row}."), table, n_clients))
-        flights = cls(selections)
+            parts = snapshot.take_part(arrays, f"flights.{row}.")
+            selection = _restored_selection(parts, table, n_clients)
+            selections.append(selection)
+            at_work.append(_Members.of_cohort(row, selection.cohort, np.flatnonzero(parts["in_flight"])))
+            ended.append(_Members.of_cohort(row, selection.cohort, np.flatnonzero(parts["ended"])))
+        flights = cls(selections, _Members.of(at_work), _Members.of(ended))
         if np.unique(flights.ids).size < flights.ids.size:
             raise StorageError("Snapshot has a client in flight twice.")
         return flights
-
-
-def _make_locations(row: int, places: Ids) -> Ids:
-    """Return where members of one selection are (2, k): its row, and their places in the cohort."""
-    locations = np.empty((2, places.size), np.int64)
-    locations[0] = row
-    locations[1] = places
-    return locations
 
 
 def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_clients: int) -> DispatchedSelection:
@@ -306,9 +269,7 @@ def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_client
         mass=table["mass"],
         expected_size=table["expected_size"],
     )
-    in_flight = np.asarray(parts["in_flight"], bool)
-    has_ended = np.asarray(parts["ended"], bool)
-    has_other_shape = in_flight.shape != cohort.ids.shape or has_ended.shape != cohort.ids.shape
+    has_other_shape = any(parts[name].shape != cohort.ids.shape for name in ("in_flight", "ended"))
     if has_other_shape or (cohort.ids >= n_clients).any():
         raise StorageError("Snapshot has work in flight of clients that are not known.")
     since = table["since"]
@@ -320,8 +281,6 @@ def _restored_selection(parts: Mapping[str, Array], table: StoredTable, n_client
         cohort=cohort,
         since=since,
         skipped=bool(table["skipped"]),
-        in_flight=in_flight,
-        has_ended=has_ended,
     )
 
 
@@ -399,41 +358,33 @@ class StepWeights:
     skipped: bool
 
 
-@dataclass(frozen=True, eq=False)
-class _EndingMembers:
+class _EndingMembers(NamedTuple):
     """The members of one selection whose work ends with a step.
 
     Attributes:
         selection: the selection.
-        is_ending: a mask (k,) of the members whose work ends.
-        is_used: a mask of these members: whose updates are used.
+        places: (k,) the places in its cohort of the members whose work ends, rising.
+        is_used: a mask (k,) of these members: whose updates are used.
     """
 
     selection: DispatchedSelection
-    is_ending: Array
+    places: Ids
     is_used: Array
-
-    @classmethod
-    def of(cls, selection: DispatchedSelection, used_places: list[int]) -> _EndingMembers:
-        """Return the members whose work ends with a step that uses the updates of the members in these places."""
-        is_used = selection.mask_of(used_places)
-        is_ending = selection.has_ended | is_used
-        return cls(selection, is_ending, is_used[is_ending])
 
     @property
     def members(self) -> Ids:
         """The members whose work ends."""
-        return self.selection.cohort.ids[self.is_ending]
+        return self.selection.cohort.ids[self.places]
 
     def shares(self) -> tuple[Floats, Notes]:
         """Return what each of these members weighs in its own selection, 0 where no update is used, and notes."""
         cohort = self.selection.cohort
-        weights = cohort.weights[self.is_ending]
+        weights = cohort.weights[self.places]
         if self.is_used.all():
             return weights, {}
         groups = None
         if cohort.groups is not None:
-            groups = cohort.groups[self.is_ending]
+            groups = cohort.groups[self.places]
         part = Cohort(self.members, weights, groups=groups, mass=cohort.mass)
         shares = np.zeros(weights.size)
         shares[self.is_used], notes = part.weights_of(part.ids[self.is_used])
@@ -452,33 +403,42 @@ def _weigh_mixed(
 
     a_k is its weight in its own selection S, and n the number of clients whose work ends with this step.
     """
-    n_ending = sum(part.is_used.size for part in ending)
+    n_ending = sum(part.places.size for part in ending)
+    everybody_is_used = used_ids.size == n_ending
     weight_parts = [np.empty(0)]
     notes: Notes = {}
     for part in ending:
-        shares, remarks = part.shares()
-        notes |= remarks
+        if everybody_is_used:
+            shares = part.selection.cohort.weights[part.places]
+        else:
+            shares, remarks = part.shares()
+            notes |= remarks
         weight_parts.append(shares * (part.selection.cohort.ids.size / n_ending))
     members = np.concatenate([NOBODY, *(part.members for part in ending)])
     weights = np.concatenate(weight_parts)
-    if discounts is not None:
+    is_in_order = everybody_is_used and bool((members == used_ids).all())
+    if discounts is not None and is_in_order:
+        weights *= discounts
+    elif discounts is not None:
         is_used = np.concatenate([np.empty(0, bool), *(part.is_used for part in ending)])
         weights[is_used] *= _look_up_values(members[is_used], used_ids, discounts)
     mass: Literal["one", "expected"] = "one"
     if any(part.selection.cohort.mass == "expected" for part in ending):
         mass = "expected"
-    if normalise == "mass" and mass == "one" and weights.sum() > 0:
+    total = float(weights.sum())
+    if not 0 <= total < math.inf:
+        raise bad("discounts", "finite and ≥ 0", discounts)
+    if normalise == "mass" and mass == "one" and total > 0:
         weights = rescale(weights, 1.0)
-    cohort = Cohort(members, weights, mass=mass)
-    return StepWeights(
-        cohort=cohort, weights=_look_up_values(used_ids, members, weights), notes=notes, skipped=not members.size
-    )
+    cohort = make_checked_cohort(members, weights, mass=mass)
+    used_weights = weights.copy()
+    if not is_in_order:
+        used_weights = _look_up_values(used_ids, members, weights)
+    return StepWeights(cohort=cohort, weights=used_weights, notes=notes, skipped=not members.size)
 
 
 def _look_up_values(ids: Ids, all_ids: Ids, values: Floats) -> Floats:
     """Return the value of each of ``ids``; ``values`` are those of ``all_ids``, in its order."""
-    if np.array_equal(ids, all_ids):
-        return values.copy()
     if not ids.size:
         return np.empty(0)
     order = np.argsort(all_ids)

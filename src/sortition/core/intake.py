@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,19 +104,18 @@ class Intake:
 
     def copy(self) -> Intake:
         """Return an independent copy: what a step adds to it counts when the step does."""
-        return replace(
-            self,
-            shapes=dict(self.shapes),
-            rejected=dict(self.rejected),
-            blamed=dict(self.blamed),
-            excused=set(self.excused),
-            sent_norms=list(self.sent_norms),
-            votes=list(self.votes),
-            misshapen={client: dict(dimensions) for client, dimensions in self.misshapen.items()},
-            unsound=set(self.unsound),
-            counters=dict(self.counters),
-            guarded=dict(self.guarded),
-        )
+        copied = copy.copy(self)
+        copied.shapes = dict(self.shapes)
+        copied.rejected = dict(self.rejected)
+        copied.blamed = dict(self.blamed)
+        copied.excused = set(self.excused)
+        copied.sent_norms = list(self.sent_norms)
+        copied.votes = list(self.votes)
+        copied.misshapen = {client: dict(dimensions) for client, dimensions in self.misshapen.items()}
+        copied.unsound = set(self.unsound)
+        copied.counters = dict(self.counters)
+        copied.guarded = dict(self.guarded)
+        return copied
 
     def merge(self, later: Intake) -> Intake:
         """Return one intake of this one and a later one, whose shapes count."""

@@ -209,7 +209,7 @@ class Registrar:
         with self._thread.inside():
             ids = as_immutable(as_ids("available", available, ordered=True))
             busy = self.flights.ids
-            if in_flight is not None:
+            if in_flight is not None and in_flight is not busy:
                 busy = as_ids("in_flight", in_flight, ordered=True)
             left_out = {rule: as_ids("excluded", clients).copy() for rule, clients in (excluded or {}).items()}
             moment = Moment(in_flight=busy, clock=clock, deadline=deadline)
@@ -257,7 +257,7 @@ class Registrar:
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
         """Refuse clients that are at work, or whose work ended since the last step."""
         at_work = _intersect(ids, self.flights.ids)
-        if not at_work.size:
+        if not at_work.size and busy is not self.flights.ids:
             at_work = _intersect(ids, self.flights.not_in_flight(busy))
         if at_work.size:
             hint = "End its work first: finish(turn), receive(ids) or give_up(ids, reason)."
@@ -339,7 +339,7 @@ class Registrar:
         """Return what the registrar becomes when this cohort is sent to work; nothing is changed yet."""
         state = turn.state
         state.grow(self.population.n_clients)  # clients may have joined since it began
-        selection = DispatchedSelection.start(
+        selection = DispatchedSelection(
             index=turn.index, version=turn.version, cohort=cohort, since=turn.clock, skipped=turn.skipped
         )
         online = turn.available
@@ -479,8 +479,8 @@ class Registrar:
         self, arrivals: ArrivedUpdates, intake: Intake, flights: Flights, normalise: Normalise
     ) -> tuple[ServerStep, _Changes]:
         """Make a step of work in flight, and prepare what changes with it."""
-        completed = flights.sort_by_selection(arrivals.ids)
-        order = np.argsort(arrivals.ids)[np.searchsorted(np.sort(arrivals.ids), completed)]
+        order = flights.order_by_selection(arrivals.ids)
+        completed = arrivals.ids[order]
         discounts = None
         if arrivals.discounts is not None:
             discounts = arrivals.discounts[order]

@@ -340,10 +340,9 @@ class Driver:
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""
         in_flight = self._registrar("at_work").in_flight
-        waiting = self._overlapping.waiting()
-        if not waiting.size:
+        if not self._overlapping.n_waiting():
             return in_flight
-        return np.setdiff1d(in_flight, waiting, assume_unique=True)
+        return np.setdiff1d(in_flight, self._overlapping.waiting(), assume_unique=True)
 
     @property
     def _overlapping(self) -> OverlappingBackend:

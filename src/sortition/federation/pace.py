@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -295,7 +296,7 @@ class CohortPace:
             return self.buffer_size
         return self._quorum(self.cohort)
 
-    @property
+    @cached_property
     def buffer_size(self) -> int:
         """How many updates a step must have, where the pace is buffered."""
         if isinstance(self.rule.buffer, int):

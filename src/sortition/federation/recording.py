@@ -73,8 +73,9 @@ def step_record(
     cohorts = [turn.cohort or Cohort.uniform([]) for turn in turns]
     record = round_record(first, available=available, answered=step.ids, notes=notes)
     record["round"] = step.version
-    record["cohort"] = np.concatenate([cohort.ids for cohort in cohorts]).tolist()
-    record["weights"] = np.concatenate([cohort.weights for cohort in cohorts]).tolist()
+    if len(turns) > 1:
+        record["cohort"] = np.concatenate([cohort.ids for cohort in cohorts]).tolist()
+        record["weights"] = np.concatenate([cohort.weights for cohort in cohorts]).tolist()
     record["skipped"] = all(turn.skipped for turn in turns) and not step.arrived.size
     record["questions"] = [_question(question) for turn in turns for question in turn.asked]
     is_one_selection = len(turns) == 1 and step.cohort is first.cohort

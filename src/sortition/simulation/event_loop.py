@@ -12,9 +12,11 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +32,16 @@ from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
 from sortition.simulation.current_round import SentCohort, as_rows, screen_updates
 from sortition.simulation.faults import FATES
-from sortition.simulation.round_cache import RoundCache, Tracked, Training, Trainings, tracked_by, updates_of
+from sortition.simulation.round_cache import (
+    Result,
+    RoundCache,
+    Tracked,
+    Training,
+    Trainings,
+    in_blocks,
+    tracked_by,
+    updates_of,
+)
 from sortition.simulation.setup import Setup
 from sortition.simulation.simulation import Simulation, train_all
 from sortition.simulation.world import TrainedCohort
@@ -41,8 +52,7 @@ TOO_SLOW = "no answer before the deadline"
 ID_TAKEN = "another client took its id"
 
 
-@dataclass(frozen=True)
-class Flight:
+class Flight(NamedTuple):
     """The work of one client.
 
     Attributes:
@@ -93,6 +103,11 @@ class Work:
     def has_trained(self, client: int) -> bool:
         """Say whether a member has trained, with all that must be measured."""
         return self.cache.has_trained(client, self.tracked)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether all members have trained whose updates will arrive."""
+        return self.cache.have_trained(self.to_train, self.tracked)
 
 
 class OverlappingSimulation(Simulation):
@@ -152,9 +167,7 @@ class OverlappingSimulation(Simulation):
         world = self.current.setup.world
         world.begin(RoundCache(world, self.params, self.registrar.index, version=version))
         is_idle = setup.reachable(version, self.clock).copy()
-        is_idle[list(self.flying)] = False
-        is_idle[list(self.arrived)] = False
-        is_idle[list(self._ended_now)] = False  # a client has one place per step
+        is_idle[[*self.flying, *self.arrived, *self._ended_now]] = False  # a client has one place per step
         return self._admitted(np.flatnonzero(is_idle), version)
 
     def _drop_replaced(self) -> None:
@@ -186,14 +199,14 @@ class OverlappingSimulation(Simulation):
         examples = self._charge_training(ids, fates, progress)
         current.ledger.training(members.started, n_answered=0, n_wasted=0)
         limit = self.pace.deadline_after(self.seen)
-        self._send(members, t, examples, limit)
+        to_train = self._send(members, t, examples, limit)
         if ids.size:
             self.work[t] = Work(
                 index=t,
                 version=self.registrar.version,
                 clock=world.fleet.clock,
                 cache=world.cache,
-                to_train=np.array([client for client in ids.tolist() if self.flying[client].ending is None], np.int64),
+                to_train=to_train,
                 tracked=tracked_by(self.reported),
                 unfinished=set(ids.tolist()),
             )
@@ -209,28 +222,29 @@ class OverlappingSimulation(Simulation):
         if current.training is None:  # a refill before the step trains with the step
             current.training = self._awaited_trainings()
 
-    def _send(self, members: SentCohort, t: int, examples: Ids, limit: float) -> None:
-        """Send the members of a selection to work; nobody waits longer than ``limit`` seconds for one."""
+    def _send(self, members: SentCohort, t: int, examples: Ids, limit: float) -> Ids:
+        """Send the members of a selection to work; return those whose updates will arrive.
+
+        Nobody waits longer than ``limit`` seconds for one.
+        """
         world = self.current.setup.world
         seconds = world.costs.seconds(members.ids, t)
         has_dropped_out = world.fleet.dropouts(members.ids, t)
-        for row, client in enumerate(members.ids.tolist()):
-            fate = FATES[members.fates[row]] if members.fates[row] >= 0 else ""
+        columns = (members.ids, seconds, examples, members.fates, has_dropped_out)
+        to_train = []
+        for client, duration, n_examples, fate_index, drops_out in zip(*(c.tolist() for c in columns), strict=True):
+            fate = FATES[fate_index] if fate_index >= 0 else ""
             silence = SILENCE.get(fate, "")
-            if not silence and has_dropped_out[row]:
+            if not silence and drops_out:
                 silence = DROPPED_OUT
-            ending, lasts = self._ending(float(seconds[row]), silence, limit)
-            flight = Flight(
-                client=client,
-                selection=t,
-                ends=self.clock + lasts,
-                seconds=float(seconds[row]),
-                examples=int(examples[row]),
-                ending=ending,
-                uploads=not silence or fate == "after",
-            )
-            self.flying[client] = flight
-            heapq.heappush(self._queue, (flight.ends, client))
+            ending, lasts = self._ending(duration, silence, limit)
+            if ending is None:
+                to_train.append(client)
+            ends = self.clock + lasts
+            uploads = not silence or fate == "after"
+            self.flying[client] = Flight(client, t, ends, duration, n_examples, ending, uploads)
+            heapq.heappush(self._queue, (ends, client))
+        return np.array(to_train, np.int64)
 
     def _ending(self, seconds: float, silence: str, limit: float) -> tuple[Ending | None, float]:
         """Return how the work of a client ends (None: with an update), and after how many seconds.
@@ -262,7 +276,8 @@ class OverlappingSimulation(Simulation):
     def _needed_selections(self) -> set[int]:
         """Return the selections whose updates make the coming step, where updates are buffered."""
         n_missing = max(self.pace.buffer_size - len(self.arrived), 0)
-        next_flights = heapq.nsmallest(n_missing, self.flying.values(), key=_arrival)
+        next_events = islice(filter(self._is_current, sorted(self._queue)), n_missing)
+        next_flights = [self.flying[client] for _, client in next_events]
         needed = {flight.selection for flight in next_flights if flight.ending is None}
         return needed | {flight.selection for flight in self.arrived.values()}
 
@@ -302,30 +317,35 @@ class OverlappingSimulation(Simulation):
         or somebody's work ends without one.
         """
         endings = self._take_next_event()
-        while not (endings or self.pace.refills_between_steps or self.has_enough() or not self.flying):
+        if self.pace.refills_between_steps:
+            return endings
+        while self.flying and not endings and not self.has_enough():
             endings = self._take_next_event()
         return endings
 
     def _take_next_event(self) -> Mapping[int, Ending]:
         """Let the clock run to the next event, or to the end of the round; return work that ended without an update."""
-        while self._queue and not self._is_current(self._queue[0]):
-            heapq.heappop(self._queue)
-        if not self._queue:
+        queue = self._queue
+        while queue and not self._is_current(queue[0]):
+            heapq.heappop(queue)
+        if not queue:
             return {}
-        ends, client = self._queue[0]
-        closes = self._open_selection.closes
+        ends, client = queue[0]
+        opened = self._open_selection
+        closes = opened.closes
         if self._is_adaptive and self.arrived:
             closes = self._earliest_step()
         if ends > closes:
             self.clock = max(self.clock, closes)
             return {}
-        heapq.heappop(self._queue)
-        self.clock = max(self.clock, ends)
+        heapq.heappop(queue)
+        if ends > self.clock:
+            self.clock = ends
         flight = self.flying.pop(client)
-        if flight.selection == self._open_selection.index:
-            self._open_selection.n_at_work -= 1
+        if flight.selection == opened.index:
+            opened.n_at_work -= 1
             if flight.ending is None:
-                self._open_selection.n_arrived += 1
+                opened.n_arrived += 1
         if flight.ending is None:
             self.arrived[client] = flight
             if self._is_adaptive:
@@ -340,17 +360,16 @@ class OverlappingSimulation(Simulation):
         self.current.ledger.training(NOBODY, n_answered=0, n_wasted=int(flight.uploads))
         self.note_durations(np.empty(0), n_unanswered=1)
         self._ended_now[flight.client] = flight
-        self._forget([flight])
+        self._forget(flight.selection, [flight.client])
 
-    def _forget(self, flights: Iterable[Flight]) -> None:
-        """Forget the models and results of work that has ended."""
-        for flight in flights:
-            work = self.work[flight.selection]
-            work.unfinished.discard(flight.client)
-            work.cache.forget(flight.client)
-            if not work.unfinished:
-                del self.work[flight.selection]
-                self._untrained.pop(flight.selection, None)
+    def _forget(self, selection: int, clients: Collection[int]) -> None:
+        """Forget the models and results of members of a selection whose work has ended."""
+        work = self.work[selection]
+        work.unfinished.difference_update(clients)
+        work.cache.forget(clients)
+        if not work.unfinished:
+            del self.work[selection]
+            self._untrained.pop(selection, None)
 
     # -- the step ------------------------------------------------------------------------------------------------------
 
@@ -359,80 +378,82 @@ class OverlappingSimulation(Simulation):
         current = self.current
         ids = self.registrar.flights.sort_by_selection(self.waiting())
         flights = [self.arrived[client] for client in ids.tolist()]
+        parts = _by_selection(flights)
         idle_seconds = 0.0
         if current.training is not None:
             idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
-        self._train_what_is_needed(flights)
-        outcome = self._outcome(ids, flights)
-        screened = screen_updates(outcome, self._arriving_updates(outcome, flights), self.registrar.judge_updates)
+        self._train_what_is_needed(parts)
+        outcome = self._outcome(ids, flights, parts)
+        screened = screen_updates(outcome, self._arriving_updates(outcome, parts), self.registrar.judge_updates)
         current.ledger.training(NOBODY, n_answered=ids.size, n_wasted=0)
         examples = np.array([flight.examples for flight in flights], np.int64)
-        self._take(screened, self._arriving_reports(outcome, flights), examples)
+        self._take(screened, self._arriving_reports(outcome, parts), examples)
         self.note_durations(outcome.durations, n_unanswered=0)
         self.arrived = {}
-        self._forget(flights)
+        for selection, rows in parts.items():
+            self._forget(selection, ids[rows].tolist())
         current.watch.lap("train", less=idle_seconds)
         return Arrivals(screened.sound_ids, screened.reasons, outcome.durations[screened.is_sound])
 
-    def _train_what_is_needed(self, flights: list[Flight]) -> None:
+    def _train_what_is_needed(self, needed_selections: Collection[int]) -> None:
         """Train everything that waits, if the step needs some of it and nobody trained it beforehand."""
-        self._untrained = {index: work for index, work in self._untrained.items() if work.training().ids.size}
-        if any(flight.selection in self._untrained for flight in flights):
+        self._untrained = {index: work for index, work in self._untrained.items() if not work.is_trained}
+        if any(selection in self._untrained for selection in needed_selections):
             train_all([Trainings([work.training() for work in self._untrained.values()])])
             self._untrained = {}
 
     def _is_trained(self, flight: Flight) -> bool:
         return self.work[flight.selection].has_trained(flight.client)
 
-    def _outcome(self, ids: Ids, flights: list[Flight]) -> TrainedCohort:
+    def _outcome(self, ids: Ids, flights: list[Flight], parts: Mapping[int, slice]) -> TrainedCohort:
         """Return what the trainings of these clients gave, as they send it."""
         world = self.current.setup.world
-        results = [self.work[flight.selection].cache.result(flight.client) for flight in flights]
-        states = [block.states[row] for block, row in results if block.states is not None]
+        results: list[Result] = []
+        for selection, rows in parts.items():
+            results += self.work[selection].cache.results(ids[rows])
+        blocks = in_blocks(results)
+        states = [block.states[rows] for block, rows in blocks if block.states is not None]
         return TrainedCohort(
             ids=ids,
-            deltas=world.updates_as_sent(ids, updates_of(results, self.params.size)),
-            reports=self._reports_sent(ids, flights),
+            deltas=world.updates_as_sent(ids, updates_of(blocks, self.params.size)),
+            reports=self._reports_sent(ids, parts),
             durations=np.array([flight.seconds for flight in flights]),
-            losses=np.array([block.losses[row] for block, row in results], np.float32),
-            states=np.stack(states) if states else None,
+            losses=np.concatenate([np.empty(0, np.float32), *(block.losses[rows] for block, rows in blocks)]),
+            states=np.concatenate(states) if states else None,
         )
 
-    def _reports_sent(self, ids: Ids, flights: list[Flight]) -> dict[str, Reading]:
+    def _reports_sent(self, ids: Ids, parts: Mapping[int, slice]) -> dict[str, Reading]:
         """Return what these clients report with their updates, by signal, as they send it."""
         signals = self.reported
         if not signals:
             return {}
         values: dict[str, list[Array]] = {signal.name: [] for signal in signals}
-        for selection, is_member in _by_selection(flights):
+        for selection, rows in parts.items():
             cache = self.work[selection].cache
             for signal in signals:
-                values[signal.name].append(cache.read(signal, ids[is_member]).values)
+                values[signal.name].append(cache.read(signal, ids[rows]).values)
         world = self.current.setup.world
         return {signal.name: world.as_sent(signal, _reading(ids, values[signal.name])) for signal in signals}
 
-    def _arriving_updates(self, outcome: TrainedCohort, flights: list[Flight]) -> Vector:
+    def _arriving_updates(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> Vector:
         """Return the updates as they arrive (k, P), some of them damaged."""
         faults = self.current.setup.faults
         if not faults.faults.damaged:
             return outcome.deltas
         updates = [np.empty((0, self.params.size), np.float32)]
-        for selection, is_member in _by_selection(flights):
-            part = _part_of(outcome, is_member)
-            updates.append(as_rows(faults.updates(selection, part), self.params))
+        for selection, rows in parts.items():
+            updates.append(as_rows(faults.updates(selection, _part_of(outcome, rows)), self.params))
         return np.concatenate(updates)
 
-    def _arriving_reports(self, outcome: TrainedCohort, flights: list[Flight]) -> dict[str, Answers]:
+    def _arriving_reports(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> dict[str, Answers]:
         """Return the reports as they arrive, by signal, some of them damaged."""
         faults = self.current.setup.faults
         if not faults.faults.damaged:
             return dict(outcome.reports)
-        parts = [
-            faults.reports(selection, _part_of(outcome, is_member)) for selection, is_member in _by_selection(flights)
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        return {name: _joined_answers(outcome.ids, [part[name] for part in parts]) for name in outcome.reports}
+        reports = [faults.reports(selection, _part_of(outcome, rows)) for selection, rows in parts.items()]
+        if len(reports) == 1:
+            return reports[0]
+        return {name: _joined_answers(outcome.ids, [part[name] for part in reports]) for name in outcome.reports}
 
     def _weights_of(self, ids: Ids) -> Floats:
         """Return the weights that the updates of these clients will have in the step."""
@@ -462,29 +483,26 @@ class OverlappingSimulation(Simulation):
         return {}
 
 
-def _arrival(flight: Flight) -> tuple[float, int]:
-    """Return when the work of a client ends, and its id, by which ties are broken."""
-    return flight.ends, flight.client
+def _by_selection(flights: list[Flight]) -> dict[int, slice]:
+    """Return the rows of each selection; those of one follow each other."""
+    rows: dict[int, slice] = {}
+    start = 0
+    for selection, members in groupby(flights, key=attrgetter("selection")):
+        stop = start + len(list(members))
+        rows[selection] = slice(start, stop)
+        start = stop
+    return rows
 
 
-def _by_selection(flights: list[Flight]) -> Iterator[tuple[int, Array]]:
-    """Yield each selection of these flights, in order, and a mask (k,) of the flights that belong to it."""
-    selections = np.array([flight.selection for flight in flights], np.int64)
-    for selection in dict.fromkeys(selections.tolist()):
-        yield selection, selections == selection
-
-
-def _part_of(outcome: TrainedCohort, is_member: Array) -> TrainedCohort:
-    """Return the rows of some clients."""
-    reports = {
-        name: Reading(reading.ids[is_member], reading.values[is_member]) for name, reading in outcome.reports.items()
-    }
+def _part_of(outcome: TrainedCohort, rows: slice) -> TrainedCohort:
+    """Return some rows."""
+    reports = {name: Reading(reading.ids[rows], reading.values[rows]) for name, reading in outcome.reports.items()}
     return TrainedCohort(
-        ids=outcome.ids[is_member],
-        deltas=outcome.deltas[is_member],
+        ids=outcome.ids[rows],
+        deltas=outcome.deltas[rows],
         reports=reports,
-        durations=outcome.durations[is_member],
-        losses=outcome.losses[is_member],
+        durations=outcome.durations[rows],
+        losses=outcome.losses[rows],
     )
 
 

@@ -45,15 +45,37 @@ class Result(NamedTuple):
     row: int
 
 
-def updates_of(results: Sequence[Result], n_parameters: int) -> Vector:
-    """Return the updates (k, P) of these results; those of a whole block, in its order, are not copied."""
-    if not results:
-        return np.empty((0, n_parameters), np.float32)
-    first_block = results[0].block
-    is_one_block = all(block is first_block and row == place for place, (block, row) in enumerate(results))
-    if is_one_block and len(first_block.deltas) == len(results):
-        return first_block.deltas
-    return np.stack([block.deltas[row] for block, row in results])
+class BlockRows(NamedTuple):
+    """Some rows of a block of clients that trained together."""
+
+    block: TrainedCohort
+    rows: list[int]
+
+
+def in_blocks(results: Sequence[Result]) -> list[BlockRows]:
+    """Return the same results in order; those of one block that follow each other are together."""
+    parts: list[BlockRows] = []
+    latest_block = None
+    for block, row in results:
+        if block is not latest_block:
+            parts.append(BlockRows(block, []))
+            latest_block = block
+        parts[-1].rows.append(row)
+    return parts
+
+
+def updates_of(parts: Sequence[BlockRows], n_parameters: int) -> Vector:
+    """Return the updates (k, P) of these rows; those of a whole block, in its order, are not copied."""
+    if len(parts) == 1 and parts[0].rows == list(range(len(parts[0].block.deltas))):
+        return parts[0].block.deltas
+    n_rows = sum(len(part.rows) for part in parts)
+    updates = np.empty((n_rows, n_parameters), np.float32)
+    start = 0
+    for block, rows in parts:
+        stop = start + len(rows)
+        np.take(np.asarray(block.deltas), rows, axis=0, out=updates[start:stop], mode="clip")  # writes without a copy
+        start = stop
+    return updates
 
 
 @dataclass(slots=True)
@@ -182,7 +204,7 @@ class RoundCache:
     def updates(self, ids: Ids) -> Vector:
         """Return Δ_k (k, P) of this round's local training."""
         self.train(ids)
-        return updates_of([self._results[client] for client in ids.tolist()], self.params.size)
+        return updates_of(in_blocks(self.results(ids)), self.params.size)
 
     def train(self, ids: Ids, tracked: Tracked = frozenset()) -> None:
         """Train those of ``ids`` who have not trained with this model in this round, together."""
@@ -202,17 +224,24 @@ class RoundCache:
             return True
         return all(getattr(result.block, name) is not None for name in tracked)
 
+    def have_trained(self, ids: Ids, tracked: Tracked) -> bool:
+        """Say whether the results of all these clients are there, with all that is to be measured."""
+        if not tracked:
+            return self._results.keys() >= set(ids.tolist())
+        return all(self.has_trained(client, tracked) for client in ids.tolist())
+
     def put(self, client: int, trained: TrainedCohort, row: int) -> None:
         """Keep a client's result, a row of what was trained together."""
         self._results[client] = Result(trained, row)
 
-    def forget(self, client: int) -> None:
-        """Forget a client's result."""
-        self._results.pop(client, None)
+    def forget(self, clients: Iterable[int]) -> None:
+        """Forget the results of these clients."""
+        for client in clients:
+            self._results.pop(client, None)
 
-    def result(self, client: int) -> Result:
-        """Return the result of a client that has trained."""
-        return self._results[client]
+    def results(self, ids: Ids) -> list[Result]:
+        """Return the results of clients that have trained."""
+        return [self._results[client] for client in ids.tolist()]
 
     def trained(self, client: int, tracked: Tracked = frozenset()) -> Result:
         """Return the result of a client; train it where it has not trained yet."""
@@ -237,8 +266,7 @@ class RoundCache:
             self.train(block, tracked)
             yield block
             if 4 * self.params.size * len(self._results) > max_bytes:
-                for client in untrained:
-                    self.forget(client)
+                self.forget(untrained)
 
 
 class SimClient:

@@ -326,7 +326,7 @@ class World:
     def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
         """Return what a training gave, as clients send it."""
         deltas = self.updates_as_sent(ids, cache.updates(ids))
-        results = [cache.result(client) for client in ids.tolist()]
+        results = cache.results(ids)
         states = [block.states[row] for block, row in results if block.states is not None]
         return TrainedCohort(
             ids=ids,

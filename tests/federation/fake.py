@@ -104,7 +104,7 @@ class Federation:
         self.engine = ModelEngine(MODEL)
         kind = OverlappingMessenger if self.options.pace.rule.overlaps else Messenger
         self.messenger = kind(network, self.engine, self.options, clock=network.clock, logger=logger)
-        self.files = RunFiles(self.options, self.engine, self.messenger.members, "test")
+        self.files = RunFiles(self.options, self.engine, self.messenger.members, self.messenger.check, backend="test")
         self.complaints = []
         self.driver = Driver(
             self.messenger,

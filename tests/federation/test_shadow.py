@@ -355,7 +355,7 @@ def test_overlapping_shadows_go_on_warm_after_a_restart(tmp_path):
     )  # fmt: skip
     with ExitStack() as stack:
         assert made.open(stack) == 4
-        saved = made.files.saved.shadows
+        saved = made.files.saved.selection.shadows
     arrays, _ = saved
     assert arrays["0.registrar.state.trained"].tolist() == before.registrar.state.trained.tolist()
     second = buffered_federation(tmp_path, 8, resume=True)

@@ -89,7 +89,7 @@ def test_ids_follow_the_natural_order_of_names():
 def test_weights_are_the_cohorts():
     controller = begun(federation(), "by-size", cohort=3)
     (record,) = controller.rounds(1)
-    models = controller.started.messenger._models
+    models = controller.started.messenger.training.models
     pairs = zip(record["cohort"], record["weights"], strict=True)
     assert record["answered"] == record["cohort"]
     assert controller.vector == pytest.approx(sum(w * as_vector(models[k]) for k, w in pairs), abs=1e-6)

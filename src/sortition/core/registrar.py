@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Self, TypedDict
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
 from sortition.core.population import Population
 from sortition.core.questions import NEVER, Feedback, Reading
-from sortition.core.saved_state import LastSelection
+from sortition.core.saved_state import LastSelection, RegistrarMemory
 from sortition.core.selector import AnySelector, Needs, Selector, resolve_for
 from sortition.core.signals import ModelSize
 from sortition.core.state import State
@@ -47,28 +47,15 @@ from sortition.core.validation import is_whole
 WHO = "A registrar and its turns"
 
 
-class _Changes(TypedDict, total=False):
+class _Changes(RegistrarMemory, total=False):
     """Attributes of a registrar with their next values, which are set together."""
 
-    state: State
     selector: AnySelector
     needs: Needs
-    counters: dict[str, int]
-    shapes: dict[str, Shape]
-    dimensions: Dimensions
-    eligibility: Eligibility
     population: Population
-    index: int
-    version: int
-    events: int
-    flights: Flights
-    intake: Intake | None
-    chosen: Ids
-    online: Ids
     _view: Population
     _open_turn: Turn | None
     _latest_turn: Turn | None
-    _last_selection: LastSelection
 
 
 class Registrar:
@@ -379,7 +366,7 @@ class Registrar:
         """Tell whether this turn's cohort was sent to work since the last step, as the latest one."""
         return turn is self._latest_turn
 
-    def _apply(self, changes: _Changes) -> None:
+    def _apply(self, changes: Mapping[str, object]) -> None:
         """Make all these changes at once: an interrupt comes before them or after them, never in between."""
         vars(self).update(changes)
 
@@ -777,29 +764,10 @@ class Registrar:
         """
         with self._thread.inside():
             twin = self._twin_with_facts(saved_state.read_optional_facts(header, self._unresolved.needs))
-            restored = saved_state.parse(arrays, header, twin)  # what follows cannot be refused
+            memory = saved_state.parse(arrays, header, twin)  # what follows cannot be refused
             self._abandon()
-            self._apply(
-                _Changes(
-                    selector=twin.selector,
-                    needs=twin.needs,
-                    _view=twin._view,
-                    state=restored.state,
-                    eligibility=restored.eligibility,
-                    counters=restored.counters,
-                    shapes=restored.shapes,
-                    dimensions=restored.dimensions,
-                    index=restored.index,
-                    version=restored.version,
-                    events=restored.events,
-                    flights=restored.flights,
-                    intake=restored.intake,
-                    chosen=restored.chosen,
-                    online=restored.online,
-                    _last_selection=restored.last_selection,
-                    _latest_turn=None,
-                )
-            )
+            resolved = _Changes(selector=twin.selector, needs=twin.needs, _view=twin._view, _latest_turn=None)
+            self._apply({**resolved, **memory})
             self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
         return self
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -38,9 +37,8 @@ class LastSelection(NamedTuple):
     budget: int
 
 
-@dataclass(frozen=True, eq=False)
-class RestoredState:
-    """What the next round depends on, as a snapshot holds it.
+class RegistrarMemory(TypedDict, total=False):
+    """The attributes of a registrar that the next round depends on, and that a snapshot holds.
 
     Attributes:
         state: what the method remembers.
@@ -55,7 +53,7 @@ class RestoredState:
         intake: what clients sent since the last step; None where nothing is under way.
         chosen: clients that were chosen since the last step.
         online: who was reachable at the latest selection.
-        last_selection: whom, and how many, it could choose.
+        _last_selection: whom, and how many, it could choose.
     """
 
     state: State
@@ -70,7 +68,7 @@ class RestoredState:
     intake: Intake | None
     chosen: Ids
     online: Ids
-    last_selection: LastSelection
+    _last_selection: LastSelection
 
 
 class Settings(NamedTuple):
@@ -131,7 +129,7 @@ def _header_under_way(registrar: Registrar) -> dict[str, object]:
     }
 
 
-def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RestoredState:
+def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RegistrarMemory:
     """Read what ``Registrar.export`` gave, for a registrar that takes over; refuse that of another selection."""
     try:
         _, current_header = export(registrar)
@@ -145,7 +143,7 @@ def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar
         raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
 
 
-def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RestoredState:
+def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RegistrarMemory:
     n_clients = registrar.population.n_clients
     shapes = {name: _as_shape(stored) for name, stored in header["shapes"].items()}
     index = whole_number(header["index"], "index", most=LARGEST)
@@ -154,7 +152,7 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
     eligibility.restore(
         arrays, strikes=_pad_counts(arrays["quarantined"], n_clients), until=_pad_counts(arrays["until"], n_clients)
     )
-    restored = RestoredState(
+    memory = RegistrarMemory(
         state=state,
         eligibility=eligibility,
         counters={name: whole_number(header["counters"][name], name) for name in registrar.counters},
@@ -167,29 +165,27 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
         intake=None,
         chosen=NOBODY,
         online=NOBODY,
-        last_selection=LastSelection(available=NOBODY, budget=1),
+        _last_selection=LastSelection(available=NOBODY, budget=1),
     )
     under_way = header.get("under_way")
     if under_way is None:  # the snapshot was taken when a round was over
-        return restored
+        return memory
     intake = None
     if under_way["intake"] is not None:
         scales = registrar.eligibility.scales
         names = {MODEL} if scales is None else scales.norms.keys()
         intake = registrar.fresh_intake().restored(under_way["intake"], names, n_clients)
-    return replace(
-        restored,
-        version=whole_number(under_way["version"], "version", most=LARGEST),
-        events=whole_number(under_way["events"], "events", most=LARGEST),
-        flights=Flights.restored(arrays, under_way["flights"], n_clients),
-        intake=intake,
-        chosen=_read_ids("chosen", arrays, n_clients),
-        online=_read_ids("online", arrays, n_clients),
-        last_selection=LastSelection(
-            available=_read_ids("last_available", arrays, n_clients),
-            budget=whole_number(under_way["budget"], "budget", 1),
-        ),
+    memory["version"] = whole_number(under_way["version"], "version", most=LARGEST)
+    memory["events"] = whole_number(under_way["events"], "events", most=LARGEST)
+    memory["flights"] = Flights.restored(arrays, under_way["flights"], n_clients)
+    memory["intake"] = intake
+    memory["chosen"] = _read_ids("chosen", arrays, n_clients)
+    memory["online"] = _read_ids("online", arrays, n_clients)
+    memory["_last_selection"] = LastSelection(
+        available=_read_ids("last_available", arrays, n_clients),
+        budget=whole_number(under_way["budget"], "budget", 1),
     )
+    return memory
 
 
 def _read_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:

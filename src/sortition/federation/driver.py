@@ -253,13 +253,6 @@ class Driver:
         self.sinks = sinks
         self._complain = complain
 
-    @property
-    def played(self) -> int:
-        """Steps so far."""
-        if self.registrar is None:
-            return 0
-        return self.registrar.version
-
     def play_round(self) -> RoundRecord:
         """Play one round from its choice to its record."""
         self.open_round()

@@ -66,8 +66,9 @@ class LiveFederation:
             stopping=stopping,
         )
         self.policy.directory = MemberDirectory(self.messenger)
-        self.files = RunFiles(options, engine, self.messenger.members, backend, self.policy)
-        self.files.check = self.messenger.check
+        self.files = RunFiles(
+            options, engine, self.messenger.members, self.messenger.check, backend=backend, policy=self.policy
+        )
         if isinstance(self.messenger, OverlappingMessenger):
             self.files.at_work = self.messenger.export
             if options.checkpoint_every == 1:
@@ -108,14 +109,13 @@ class LiveFederation:
         return metrics
 
     def _started(self, registrar: Registrar) -> None:
-        self.messenger.needs = registrar.needs
         if isinstance(self.messenger, OverlappingMessenger):
             self.messenger.judge = registrar
         self.files.watch(registrar)
         if self.driver.shadows is not None:
             saved_shadows = None
             if self.files.saved is not None:
-                saved_shadows = self.files.saved.shadows
+                saved_shadows = self.files.saved.selection.shadows
             self.driver.shadows.watch(registrar, saved_shadows)
         if self.metrics is not None:
             self.metrics.registrar = registrar

@@ -75,6 +75,9 @@ class Training:
         countable: how many of the replies can fill a place, as far as each shows by itself.
         is_over: whether the round is closed: what comes now is late.
         closed_early: whether enough had answered before everybody had; the others were not waited for.
+        faults: why answers that came cannot be used, by client.
+        models: the models that count, by client.
+        shortened: the same, none further from the model than the guards allow.
     """
 
     asks: dict[int, Ask] = field(default_factory=dict)
@@ -85,6 +88,9 @@ class Training:
     countable: int = 0
     is_over: bool = False
     closed_early: bool = False
+    faults: dict[int, str] = field(default_factory=dict)
+    models: dict[int, Model] = field(default_factory=dict)
+    shortened: dict[int, Model] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -159,9 +165,6 @@ class Messenger:
         self._awaited: set[Handle] = set()  # questions that are waited for now
         self._late: set[int] = set()
         self._lapsed: dict[Handle, int] = {}  # trainings that missed their deadline → client, the oldest first
-        self._faults: dict[int, str] = {}
-        self._models: dict[int, Model] = {}
-        self._shortened: dict[int, Model] = {}  # the same, none further from the model than the guards allow
         self._answered_signals: set[str] = set()  # that somebody answered
         self._failed_trials: dict[int, str] = {}  # clients whose training on trial failed, and why
         self._failed_trainings: dict[int, str] = {}  # clients that failed to train before any round moved the model
@@ -186,9 +189,6 @@ class Messenger:
         self.members.selections += 1
         self._answered.clear()
         self._late.clear()
-        self._faults = {}
-        self._models = {}
-        self._shortened = {}
         self.training = Training()
         self.candidates = self._wait_for_candidates()
         self._try_reports()
@@ -719,13 +719,18 @@ class Messenger:
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Wait until the round is over; return whose update can be used, of those who answered first."""
         self.wait_for_training(cohort)
-        replies = {client: self.training.replies[client] for client in self._who_answered(cohort)}
+        training = self.training
+        replies = {client: training.replies[client] for client in self._who_answered(cohort)}
         sound_models = self._screened(replies, turn)
         ids = self.used(cohort)
-        self._models = {client: sound_models[client] for client in ids.tolist()}
-        self._shortened = self.check.shortened(self._models, self.engine.model)
+        self._keep_models({client: sound_models[client] for client in ids.tolist()})
         self._log_training(cohort)
-        return Arrivals(ids, self._faults)
+        return Arrivals(ids, training.faults)
+
+    def _keep_models(self, models: dict[int, Model]) -> None:
+        """Keep the models that the step is made of."""
+        self.training.models = models
+        self.training.shortened = self.check.shortened(models, self.engine.model)
 
     def _screened(self, replies: Mapping[int, Reply], judge: Judge | None) -> dict[int, Model]:
         """Return the models that can be used, by client; note what is wrong with the others."""
@@ -733,7 +738,7 @@ class Messenger:
         sound_models, faults = self.check.judge(received, self.engine.model, judge)
         faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
         faults |= self.engine.objections({client: replies[client] for client in sound_models})
-        self._faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
+        self.training.faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
         return sound_models
 
     def _can_count(self, reply: Reply) -> bool:
@@ -761,7 +766,7 @@ class Messenger:
         Answers that are unsound take no place.
         """
         seconds = np.full(cohort.ids.size, np.inf)
-        sound = set(self._who_answered(cohort)) - self._faults.keys()
+        sound = set(self._who_answered(cohort)) - self.training.faults.keys()
         for row, client in enumerate(cohort.ids.tolist()):
             if client in sound:
                 seconds[row] = self.training.seconds[client]
@@ -771,7 +776,7 @@ class Messenger:
     def reports(self, ids: Ids) -> Mapping[str, Answers]:
         """Return what these members reported with their models."""
         return reported_rows(
-            self.needs.reports, ids, replies=self.training.replies, models=self._models, model=self.engine.model
+            self.needs.reports, ids, replies=self.training.replies, models=self.training.models, model=self.engine.model
         )
 
     def step(self, cohort: Cohort, ids: Ids, weights: Floats) -> Mapping[str, object]:
@@ -782,7 +787,7 @@ class Messenger:
                 cohort=cohort,
                 ids=ids,
                 weights=weights,
-                models=self._shortened,
+                models=self.training.shortened,
                 norm_limit=self.check.norm_limit,
                 replies=self.training.replies,
                 clients=len(self.members),
@@ -811,7 +816,7 @@ class Messenger:
         record: dict[str, object] = {
             "members": len(self.members),
             "names": [self.members[client].name for client in dispatched],
-            "left_out": {str(client): reason for client, reason in self._faults.items()},
+            "left_out": {str(client): reason for client, reason in self.training.faults.items()},
             "clock": round(self.elapsed(), 3),
         }
         if len(self.members) <= PRESENT:
@@ -820,7 +825,7 @@ class Messenger:
                 record["excluded_ids"] = encode_excluded(turn.excluded)
         if self._late:
             record["late"] = sorted(self._late)
-        for client in self._models:
+        for client in self.training.models:
             self.members.trained(client)
         return record
 
@@ -831,7 +836,7 @@ class Messenger:
         fates = Fates()
         for client in cohort.ids.tolist():
             reply = self.training.replies.get(client)
-            if client in counted or client in self._faults or client not in self.training.asks:
+            if client in counted or client in self.training.faults or client not in self.training.asks:
                 continue
             if reply is not None and reply.outcome == "failed":
                 fates.failed[client] = reply.reason.strip()[:LONGEST_REASON]
@@ -845,7 +850,7 @@ class Messenger:
         """Raise where no client at all can train: a mistake of their program, said at once."""
         training = self.training
         failed = {client: reply.reason for client, reply in training.replies.items() if reply.outcome == "failed"}
-        failed |= self._faults
+        failed |= self.training.faults
         if self.moved or not training.asks or len(failed) < len(training.asks):
             return
         self._failed_trainings |= failed
@@ -859,7 +864,7 @@ class Messenger:
         """Log who is left out, could not report, was not needed or was silent."""
         fates = self.fates(cohort)
         names = [member.name for member in self.members.members]
-        for client, reason in {**fates.failed, **self._faults}.items():
+        for client, reason in {**fates.failed, **self.training.faults}.items():
             self.logger.warning("Client %s is left out: %s", names[client], reason)
         for client, reply in self.training.replies.items():
             if reply.unreported:

@@ -130,9 +130,7 @@ class OverlappingMessenger(Messenger):
             self._step_is_over = False
             self._answered.clear()
             self._late.clear()
-            self._faults = {}
-            self._models = {}
-            self._shortened = {}
+            self.training = Training()
             self._ended_clients = set()
             self._dispatched = []
             self._receive(0.0)
@@ -326,15 +324,15 @@ class OverlappingMessenger(Messenger):
             first_landed = first_landed[: pace.buffer_size]
         self._step_members = sorted(first_landed)
         replies = {client: self._rebased(client, self.landed[client].reply) for client in self._step_members}
+        training = Training(replies=replies, is_over=True)
+        self.training = training
         sound_models = self._screened(replies, self.judge)
-        self._models = {client: model for client, model in sound_models.items() if client not in self._faults}
-        self._shortened = self.check.shortened(self._models, self.engine.model)
-        self.training = Training(replies=replies, is_over=True)
-        for client, reason in self._faults.items():
+        self._keep_models({client: model for client, model in sound_models.items() if client not in training.faults})
+        for client, reason in training.faults.items():
             self.logger.warning("Client %s is left out: %s", self.members[client].name, reason)
-        ids = np.array(sorted(self._models), np.int64)
+        ids = np.array(sorted(training.models), np.int64)
         seconds = np.array([self.landed[client].seconds for client in ids.tolist()])
-        return Arrivals(ids, self._faults, durations=seconds)
+        return Arrivals(ids, training.faults, durations=seconds)
 
     def _rebased(self, client: int, reply: Reply) -> Reply:
         """Return w_v + (w_k − w_{v−τ}); a model of another form stays as it is, and is refused when it is judged."""
@@ -357,7 +355,7 @@ class OverlappingMessenger(Messenger):
         """Return what the updates of these count."""
         if not rule.individual or not ids.size:
             return rule.discounts(staleness)
-        updates = [shared_update(self._models[client], self.engine.model) for client in ids.tolist()]
+        updates = [shared_update(self.training.models[client], self.engine.model) for client in ids.tolist()]
         return rule.discounts(staleness, np.stack(updates))
 
     def step(self, cohort: Cohort, ids: Ids, weights: Floats) -> Mapping[str, object]:

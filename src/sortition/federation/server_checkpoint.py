@@ -14,10 +14,10 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sortition import __version__
 from sortition.audit.encoding import json_value
@@ -52,20 +52,12 @@ class Saved:
     """What a checkpoint held.
 
     Attributes:
-        arrays: the registrar's.
-        registrar: the registrar's header.
-        index: steps so far.
-        history: the rounds so far.
+        selection: the registrar's state, and those of methods that choose in the shadow.
         in_flight: work in flight.
-        shadows: the states of methods that choose in the shadow; None where there are none.
     """
 
-    arrays: dict[str, Array]
-    registrar: StoredTable
-    index: int
-    history: list[RoundRecord] = field(default_factory=list)
-    in_flight: SavedPart = SavedPart({}, {})
-    shadows: tuple[dict[str, Array], dict[str, Any]] | None = None
+    selection: SavedSelection
+    in_flight: SavedPart
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -80,16 +72,25 @@ class RunFiles:
         options: which files there are.
         engine: whose model and memory are kept.
         members: whose names and facts are kept.
+        check: which arrays clients send is kept.
         backend: ``flower``, ``nvflare`` or ``server``, for readers of the history.
         policy: whose ledger is opened.
     """
 
     def __init__(
-        self, options: Options, engine: Engine, members: Members, backend: str, policy: PolicyKeeper | None = None
+        self,
+        options: Options,
+        engine: Engine,
+        members: Members,
+        check: ModelCheck,
+        *,
+        backend: str,
+        policy: PolicyKeeper | None = None,
     ) -> None:
         self.options = options
         self.engine = engine
         self.members = members
+        self.check = check
         self.backend = backend
         self.policy = policy or PolicyKeeper(())
         self.log_file: LogFile | None = None
@@ -100,7 +101,6 @@ class RunFiles:
         self.saved: Saved | None = None
         self.registrar: Registrar | None = None
         self.written_at: float | None = None  # when this server wrote its last checkpoint, in seconds of the epoch
-        self.check: ModelCheck | None = None  # which knows the arrays that clients send
         self.at_work: Callable[[], tuple[dict[str, Array], dict[str, object]]] | None = None  # exports work in flight
         self.shadows: Shadows | None = None  # whose states are kept, too
         self.promoted = False  # whether this server goes on with another method than the one before it
@@ -180,7 +180,7 @@ class RunFiles:
         """
         self.registrar = registrar
         if self.saved is not None:
-            registrar.restore(self.saved.arrays, self.saved.registrar)
+            registrar.restore(self.saved.selection.arrays, self.saved.selection.registrar)
         elif self.log_file is not None or self.policy.policies:
             self.save()
         if self.log_file is not None:
@@ -222,7 +222,7 @@ class RunFiles:
                 "model": list(model),
                 "members": members,
                 "engine": engine,
-                "sent_arrays": self._sent_arrays(),
+                "sent_arrays": self.check.export_names(),
                 "salt": salt,
                 "options": self.identity,
             },
@@ -240,17 +240,6 @@ class RunFiles:
         snapshot.save(self.options.checkpoint, arrays, header)
         self.written_at = time.time()
         self._describe(self.options.checkpoint)
-
-    def _sent_arrays(self) -> dict[str, object] | None:
-        """Return which arrays clients send, and who voted for them; None where nobody asks."""
-        if self.check is None:
-            return None
-        return self.check.export_names()
-
-    def _restore_sent_arrays(self, stored: object) -> None:
-        """Go on with what clients decided."""
-        if self.check is not None and stored is not None:
-            self.check.restore_names(stored)
 
     def _describe(self, checkpoint: Path) -> None:
         """Say what the history is of, whenever clients have joined."""
@@ -318,17 +307,13 @@ class RunFiles:
             raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
         selection = self._selection_of(arrays, header)
         self.members.restore(take_part(arrays, "facts."), federation["members"])
-        self._restore_sent_arrays(federation["sent_arrays"])
+        self.check.restore_names(federation["sent_arrays"])
         self.engine.restore(model, take_part(arrays, "engine."), federation["engine"])
         self.members.changed = True
         self.policy.job = str(header.get("job", ""))
         self.saved = Saved(
-            arrays=selection.arrays,
-            registrar=selection.registrar,
-            index=index,
-            history=history,
+            selection=selection,
             in_flight=SavedPart(take_part(arrays, "in_flight."), dict(header.get("in_flight") or {})),
-            shadows=selection.shadows,
         )
         self.history = history
         self.played = index

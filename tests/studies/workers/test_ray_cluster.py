@@ -89,8 +89,8 @@ def test_our_code_and_the_users_go_along(tmp_path, monkeypatch):
 # -- a real cluster -------------------------------------------------------------------------------------------------
 
 
-def study(folder, **changes):
-    methods = [{"name": "my_slow:Slow", "label": "slow", "pause": 0.05, "trace": str(folder / "trace")}]
+def study(folder, pause=0.05, **changes):
+    methods = [{"name": "my_slow:Slow", "label": "slow", "pause": pause, "trace": str(folder / "trace")}]
     table = small(rounds=60, seeds=3, method=methods, **changes)
     (folder / "my_slow.py").write_text(SLOW)
     (folder / "study.toml").write_text(tomli_w.dumps(table))
@@ -98,6 +98,12 @@ def study(folder, **changes):
 
 def command(*arguments):
     return [sys.executable, "-m", "sortition", "run", "study.toml", "--allow", "my_slow", *arguments]
+
+
+def runs_in_progress(runs):
+    """The folders of runs of which a checkpoint has arrived, and that are far from their end."""
+    folders = [path.parent for path in runs.rglob(run_folder.CHECKPOINT)]
+    return [folder for folder in folders if len(run_folder.lines(folder / run_folder.ROUNDS)) < 40]
 
 
 def traced(folder):
@@ -144,14 +150,12 @@ def same_as_here(folder, out, env):
 @pytest.mark.ray
 def test_a_node_is_killed_and_the_study_ends_as_if_it_had_not_been(cluster, tmp_path):
     nodes, _, env = cluster
-    study(tmp_path)
+    study(tmp_path, pause=0.2)  # on a busy machine one node begins seconds after the other
     caller = Process(command("-o", "runs", "--on", "ray"), tmp_path / "log", env, tmp_path)
     runs = tmp_path / "runs" / "main" / "slow"
     try:
-        # both nodes play and something of each has arrived; none can have ended: 60 rounds of 0.05 s
-        until(
-            lambda: len(list(runs.rglob(run_folder.CHECKPOINT))) >= 2 or caller.popen.poll() is not None, 200, "rounds"
-        )
+        # both nodes play a run of which something has arrived, and whose end is seconds away
+        until(lambda: len(runs_in_progress(runs)) == 2 or caller.popen.poll() is not None, 200, "rounds")
         nodes[1].kill()
         assert caller.popen.wait(300) == 0, caller.text
     finally:
@@ -161,7 +165,7 @@ def test_a_node_is_killed_and_the_study_ends_as_if_it_had_not_been(cluster, tmp_
     played = {}
     for pid, index in traced(tmp_path):
         played.setdefault(pid, []).append(index)
-    jumps = [later for rounds in played.values() for now, later in pairwise(rounds) if later not in (now + 1, 0)]
+    jumps = [later for rounds in played.values() for now, later in pairwise([-1, *rounds]) if later not in (now + 1, 0)]
     assert len(jumps) == 1, "the lost run goes on from a checkpoint, not from its beginning"
     same_as_here(tmp_path, "runs", env)
 

@@ -61,7 +61,9 @@ def test_changes_are_those_of_a_rehearsed_cohort():
     config = plan(STUDY).runs[0]
     *_, (t, world, params) = loss_changes.play_trajectory(config, 2)
     everybody = np.arange(10)
-    changes = loss_changes.sampled_changes(world, params, t, 2, 10)  # the cohort of all: every draw is the same
+    deltas = loss_changes.updates_of_all(world, params, t)
+    # the cohort of all: every draw is the same
+    changes = loss_changes.sampled_changes(world, params, t, deltas=deltas, cohorts=2, size=10)
     assert changes.shape == (2, 10)
     np.testing.assert_allclose(changes[0], changes[1], atol=1e-6)
     after = params + world.train(params, everybody, (), t).deltas.mean(axis=0)
@@ -74,6 +76,7 @@ def test_the_figures_are_drawn(preset, tmp_path):
     text = loss_changes.normality(context, of="any", setting=["1SPC"], method="uniform", round=1, cohorts=30, shown=2)
     assert "try-components.png" in text
     assert text.count("| 1SPC") == 2
+    assert "single clients" not in text
     text = loss_changes.stationarity(
         context, of="any", setting=["1SPC"], method="uniform", first=1, interval=1, points=3, cohorts=20
     )
@@ -92,10 +95,26 @@ def test_single_changes_are_those_of_one_client_alone():
     config = plan(STUDY).runs[0]
     *_, (t, world, params) = loss_changes.play_trajectory(config, 1)
     everybody = np.arange(10)
-    changes = loss_changes.single_changes(world, params, t, size=4)
+    deltas = loss_changes.updates_of_all(world, params, t)
+    changes = loss_changes.single_changes(world, params, t, deltas=deltas, size=4)
     after = params + world.train(params, everybody, (), t).deltas[7] / 4
     measured = [world.measure(p, loss_changes.Measure(loss_changes.LOSS, everybody), t).values for p in (params, after)]
     np.testing.assert_allclose(changes[7], measured[1] - measured[0], atol=1e-5)
+
+
+def test_skewness_of_single_clients_stands_beside_that_of_cohorts(preset, tmp_path):
+    context = Undrawn("try", tmp_path, None, None, None)
+    options = {"of": "any", "setting": ["1SPC"], "method": "uniform", "round": 1, "cohorts": 30, "shown": 2}
+    beside = loss_changes.normality(context, **options, single_clients=True)
+    alone = loss_changes.skewness_by_client(context, **options, left_out=2)
+    figures = [
+        [line.strip("|").split("|") for line in text.splitlines() if "| 1SPC" in line] for text in (beside, alone)
+    ]
+    for one, other in zip(*figures, strict=True):
+        # signs of components are arbitrary, and so is that of the skewness: together they agree
+        product = float(one[3]) * float(one[6])
+        assert product == pytest.approx(float(other[3]) * float(other[4]), abs=0.03)
+        assert abs(float(one[6])) == pytest.approx(abs(float(other[4])), abs=0.006)
 
 
 def test_causes_are_tabulated(preset, tmp_path):

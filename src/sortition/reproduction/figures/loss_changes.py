@@ -41,11 +41,24 @@ def principal_components(changes: Floats, count: int) -> tuple[Floats, Floats]:
     return left_vectors[:, :count] * np.sqrt(len(changes)), (variances / np.sum(variances))[:count]
 
 
-def sampled_changes(world: World, params: Array, t: int, cohorts: int, size: int, seed: int = 0) -> Floats:
+def updates_of_all(world: World, params: Array, t: int) -> Array:
+    """Return everybody's update (N, P) when trained from ``params``."""
+    return world.train(params, np.arange(world.n_clients), (), t).deltas
+
+
+def sampled_changes(
+    world: World,
+    params: Array,
+    t: int,
+    *,
+    deltas: Array,
+    cohorts: int,
+    size: int,
+    seed: int = 0,
+) -> Floats:
     """Return the changes (cohorts, N) of everybody's loss when a uniform cohort of this size trains from ``params``."""
     everybody = np.arange(world.n_clients)
     losses_before = world.measure(params, Measure(LOSS, everybody), t).values
-    deltas = world.train(params, everybody, (), t).deltas
     rng = stream(seed, "sampled cohorts")
     rows = []
     for _ in range(cohorts):
@@ -65,20 +78,30 @@ def normality(
     round: int = 15,
     cohorts: int = 1000,
     shown: int = 3,
+    single_clients: bool = False,
 ) -> str:
-    """Draw the first principal components beside the normal density, and tabulate how far apart they are."""
+    """Draw the first principal components beside the normal density, and tabulate how far apart they are.
+
+    With ``single_clients`` the skewness that the effects of single clients lead one to expect stands beside.
+    """
     import altair as alt
 
-    table = Table(
-        f"Loss changes over {cohorts} uniform cohorts at round {round}",
-        ["setting", "component", "share of variance", "skewness", "excess kurtosis", "largest gap of the distribution"],
-    )
+    columns = ["setting", "component", "share of variance", "skewness", "excess kurtosis", "largest gap"]
+    if single_clients:
+        columns.append("skewness, from single clients")
+    table = Table(f"Loss changes over {cohorts} uniform cohorts at round {round}", columns)
     panels = []
     for config in _first_configs(of, setting, method):
         t, world, params = next(moment for moment in play_trajectory(config, round) if moment[0] == round)
         context.say(f"{config.setting}: {cohorts} cohorts")
-        changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
+        deltas = updates_of_all(world, params, t)
+        changes = sampled_changes(world, params, t, deltas=deltas, cohorts=cohorts, size=config.cohort)
         scaled, shares = principal_components(changes, shown)
+        expected = []
+        if single_clients:
+            effects = single_changes(world, params, t, deltas=deltas, size=config.cohort)
+            loadings = (changes - changes.mean(axis=0)).T @ scaled
+            expected = [skewness_of_mean(effects @ loading, config.cohort) for loading in loadings.T]
         for position in range(shown):
             component = scaled[:, position]
             figures = [
@@ -86,10 +109,13 @@ def normality(
                 stats.skew(component),
                 stats.kurtosis(component),
                 stats.kstest(component, "norm").statistic,
+                *expected[position : position + 1],
             ]
             table.rows.append([config.setting, str(position + 1), *[f"{figure:.3f}" for figure in figures]])
             panels.append(_draw_histogram(component, f"{config.setting}, component {position + 1}"))
     table.notes.append("The gap is Kolmogorov's distance to the normal law with the same mean and variance: 0 … 1.")
+    if single_clients:
+        table.notes.append("From single clients: the skewness of the mean of a cohort of their effects, one by one.")
     return f"{context.save('components', alt.concat(*panels, columns=shown, spacing=16))}\n\n{table.markdown()}"
 
 
@@ -117,7 +143,8 @@ def stationarity(
                 continue
             context.say(f"{config.setting}: round {t}")
             # the same cohorts at every moment: what differs is the model, not the draw
-            changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
+            deltas = updates_of_all(world, params, t)
+            changes = sampled_changes(world, params, t, deltas=deltas, cohorts=cohorts, size=config.cohort)
             covariance = np.cov(changes, rowvar=False)
             if previous_covariance is not None:
                 cosine = covariance_similarity(previous_covariance, covariance)
@@ -158,8 +185,9 @@ def skewness_by_client(
     for config in _first_configs(of, setting, method):
         t, world, params = next(moment for moment in play_trajectory(config, round) if moment[0] == round)
         context.say(f"{config.setting}: {cohorts} cohorts and {world.n_clients} clients")
-        changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
-        effects = single_changes(world, params, t, size=config.cohort)
+        deltas = updates_of_all(world, params, t)
+        changes = sampled_changes(world, params, t, deltas=deltas, cohorts=cohorts, size=config.cohort)
+        effects = single_changes(world, params, t, deltas=deltas, size=config.cohort)
         directions = np.linalg.svd(changes - changes.mean(axis=0), full_matrices=False)[2]
         for position, direction in enumerate(directions[:shown], start=1):
             effect = effects @ direction
@@ -188,11 +216,10 @@ def skewness_by_client(
     return table.markdown()
 
 
-def single_changes(world: World, params: Array, t: int, size: int) -> Floats:
+def single_changes(world: World, params: Array, t: int, *, deltas: Array, size: int) -> Floats:
     """Return the changes (N, N) of everybody's loss when one client alone adds 1/size of its update to ``params``."""
     everybody = np.arange(world.n_clients)
     losses_before = world.measure(params, Measure(LOSS, everybody), t).values
-    deltas = world.train(params, everybody, (), t).deltas
     rows = [world.measure(params + delta / size, Measure(LOSS, everybody), t).values for delta in deltas]
     return np.stack(rows) - losses_before
 
@@ -223,7 +250,8 @@ def drift(
         for t, world, params in play_trajectory(config, max(measured)):
             if t not in measured:
                 continue
-            changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
+            deltas = updates_of_all(world, params, t)
+            changes = sampled_changes(world, params, t, deltas=deltas, cohorts=cohorts, size=config.cohort)
             covariances[t] = np.cov(changes, rowvar=False)
             if t in moments:
                 context.say(f"{config.setting}: round {t}")

@@ -48,7 +48,7 @@ def test_the_help_lists_every_command_under_what_it_is_for():
     group = typer.main.get_command(app)
     panels = {name: getattr(command, "rich_help_panel", None) for name, command in group.commands.items()}
     assert set(panels.values()) == set(PANELS)
-    assert list(panels)[0] == "demo"
+    assert next(iter(panels)) == "demo"
     text = shown()
     places = [text.index(panel) for panel in PANELS]
     assert places == sorted(places)

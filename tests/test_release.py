@@ -50,11 +50,21 @@ def test_a_tag_publishes_without_a_password():
 
 
 def test_version_changelog_and_citation_agree():
-    version, citation = sortition.__version__, yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert str(citation["version"]) == version
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    released = [heading for heading in headings if heading != "Unreleased"]
-    assert released[0] == f"{version} – {citation['date-released']}"
+    released = citation.get("date-released")
+    assert str(citation["version"]) == sortition.__version__
+    assert headings[0] == f"{sortition.__version__} {f'– {released}' if released else '(unreleased)'}"
+
+
+def test_the_citation_names_the_five_papers():
+    from sortition import load
+
+    references = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    titles = [" ".join(reference["title"].split()) for reference in references]
+    for name, title in zip(("fedgs", "fedcor", "longfed", "hics", "fedss"), titles, strict=True):
+        cited = re.sub(r"[{}]", "", " ".join(load(name).cite.split()))
+        assert title.lower() in cited.lower()
 
 
 def test_classifiers_name_the_versions_that_are_tested():

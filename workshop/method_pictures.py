@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,16 @@ import numpy as np
 
 from sortition import selectors, simulate
 from sortition.core.arrays import Array, Floats
+from sortition.report.strips import (
+    LABEL_COLOURS,
+    PALE,
+    STRONG,
+    TEXT,
+    Strip,
+    clients_by_label,
+    draw_strips,
+    find_stretches,
+)
 from workshop import DOCS
 
 CLIENTS = 40
@@ -36,13 +46,6 @@ MARK = 6  # a cell
 BAR = 110  # the longest bar
 LEFT = 46
 TOP = 34
-LABEL_COLOURS = (
-    "#e15759", "#f28e2b", "#d4a72c", "#59a14f", "#2aa198", "#4e9fd1", "#5f6fd3", "#9c6ade", "#d37295", "#9c755f",
-)  # fmt: skip
-# Colours that are readable on white and on black.
-TEXT = "#808890"
-PALE = "#8a94a0"
-STRONG = "#2f81d6"
 
 
 @dataclass(frozen=True)
@@ -85,26 +88,12 @@ def play_scene(name: str) -> Scene:
     return Scene(available=available, chosen=chosen, labels=labels)
 
 
-def clients_by_label(labels: Array) -> list[int]:
-    """Return the clients sorted by the label that they hold most of, then by the second."""
-    two_most = np.argsort(-labels, axis=1, kind="stable")[:, :2]
-    return sorted(range(len(labels)), key=lambda client: (*sorted(two_most[client]), client))
-
-
 def expected_counts(available: Array) -> Floats:
     """Return how often an even draw among the available would choose each client."""
     n_available = available.sum(axis=1, keepdims=True)
     probability = np.minimum(1, COHORT / np.maximum(n_available, 1))
     counts: Floats = (available * probability).sum(axis=0)
     return counts
-
-
-def find_stretches(row: Array) -> Iterator[tuple[int, int]]:
-    """Yield first position and length of each stretch of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
-    starts = edges[::2]
-    ends = edges[1::2]
-    yield from zip(starts.tolist(), (ends - starts).tolist(), strict=True)
 
 
 def draw_picture(name: str, scene: Scene) -> str:
@@ -177,77 +166,13 @@ def _draw_legend(y: float, right: int) -> list[str]:
 # -- three methods side by side, for the README and the landing page --------------------------------------------------
 
 STRIP_METHODS = ("uniform", "oort", "fedgs")
-STRIP_STEP = 6  # a cell with its gap
-STRIP_MARK = 4.6  # a cell
-PANEL_GAP = 48
-PANEL_TOP = 64
-LEGEND = 40
-# Text is large, so that it can be read when a phone shows the picture at less than half its size.
-STRIP_TITLE = 24
-STRIP_TEXT = 19
 
 
 def write_strips() -> None:
     """Draw docs/images/who-is-chosen.svg: the same federation under three methods."""
     path = DOCS / "images" / "who-is-chosen.svg"
-    path.write_text(draw_strips({name: play_scene(name) for name in STRIP_METHODS}))
+    scenes = {name: play_scene(name) for name in STRIP_METHODS}
+    strips = [Strip(method=name, available=scene.available, chosen=scene.chosen) for name, scene in scenes.items()]
+    title = f"Who is chosen over {ROUNDS} rounds under {', '.join(scenes)}"
+    path.write_text(draw_strips(strips, scenes[STRIP_METHODS[0]].labels, title))
     print(path, f"{path.stat().st_size:,} bytes")
-
-
-def draw_strips(scenes: dict[str, Scene]) -> str:
-    """Draw the SVG: a panel per method, rounds from left to right, a row per client."""
-    panel_width = ROUNDS * STRIP_STEP
-    width = len(scenes) * (panel_width + PANEL_GAP) - 8
-    height = PANEL_TOP + CLIENTS * STRIP_STEP + LEGEND
-    panels: list[str] = []
-    for position, (name, scene) in enumerate(scenes.items()):
-        left = 30 + position * (panel_width + PANEL_GAP)
-        panels += _draw_panel(name, scene, left)
-    y = height - 8
-    return "\n".join(
-        [
-            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'"
-            f" role='img' font-family='sans-serif' font-size='{STRIP_TEXT}' fill='{TEXT}'>",
-            f"<title>Who is chosen over {ROUNDS} rounds under {', '.join(scenes)}</title>",
-            *panels,
-            f"<path d='M16 {y - 6}h14' stroke='{PALE}' stroke-opacity='.28' stroke-width='12'/>",
-            f"<text x='38' y='{y}'>available</text>",
-            f"<path d='M136 {y - 6}h14' stroke='{STRONG}' stroke-width='12'/>",
-            f"<text x='158' y='{y}'>chosen</text>",
-            f"<text x='{width - 18}' y='{y}' text-anchor='end'>a row is a client, a column a round; colours: its labels"
-            "</text>",
-            "</svg>\n",
-        ]
-    )
-
-
-def _draw_panel(name: str, scene: Scene, left: int) -> list[str]:
-    """Draw one method: its name, how unevenly it chose, and who was there and who was chosen."""
-    counts = scene.chosen.sum(axis=0)
-    available_marks: list[str] = []
-    chosen_marks: list[str] = []
-    label_marks: list[str] = []
-    for row, client in enumerate(clients_by_label(scene.labels)):
-        y = PANEL_TOP + row * STRIP_STEP + STRIP_STEP / 2
-        available_marks += [
-            f"M{left + first * STRIP_STEP} {y:g}h{length * STRIP_STEP - 1.4:g}"
-            for first, length in find_stretches(scene.available[:, client])
-        ]
-        chosen_marks += [
-            f"M{left + t * STRIP_STEP} {y:g}h{STRIP_MARK}" for t in np.flatnonzero(scene.chosen[:, client])
-        ]
-        two_most = sorted(np.argsort(-scene.labels[client], kind="stable")[:2].tolist())
-        label_marks += [
-            f"<path d='M{left - 14 + 6 * place} {y:g}h5' stroke='{LABEL_COLOURS[label % 10]}'/>"
-            for place, label in enumerate(two_most)
-            if scene.labels[client, label]
-        ]
-    return [
-        f"<text x='{left - 14}' y='24' font-size='{STRIP_TITLE}' font-weight='bold'>{name}</text>",
-        f"<text x='{left - 14}' y='51'>each client {counts.min()} to {counts.max()} times</text>",
-        f"<g fill='none' stroke-width='{STRIP_MARK}'>",
-        f"<path stroke='{PALE}' stroke-opacity='.28' d='{''.join(available_marks)}'/>",
-        f"<path stroke='{STRONG}' d='{''.join(chosen_marks)}'/>",
-        *label_marks,
-        "</g>",
-    ]

@@ -8,7 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sortition.cli import app
+from sortition.cli import PANELS, app
+from sortition.studies.plan import DEMO, plan, read
 
 
 def leaves(group, path=()):
@@ -41,3 +42,18 @@ def test_nothing_in_brackets_is_lost(path):
     """Words in brackets are markup to Typer, and would vanish from the terminal."""
     written = [COMMANDS[path].help, *(getattr(parameter, "help", None) for parameter in COMMANDS[path].params)]
     assert [words for words in written if words and re.search(r"\[[a-z/]", words)] == []
+
+
+def test_the_help_lists_every_command_under_what_it_is_for():
+    group = typer.main.get_command(app)
+    panels = {name: getattr(command, "rich_help_panel", None) for name, command in group.commands.items()}
+    assert set(panels.values()) == set(PANELS)
+    assert next(iter(panels)) == "demo"
+    text = shown()
+    places = [text.index(panel) for panel in PANELS]
+    assert places == sorted(places)
+
+
+def test_the_demo_says_how_many_methods_it_compares():
+    numbers = {8: "eight"}
+    assert f"Compare {numbers[len(plan(read(DEMO)).labels)]} methods" in shown("demo")

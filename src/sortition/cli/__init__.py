@@ -17,14 +17,21 @@ __all__ = ["app", "main"]
 
 app = Commands(
     name="sortition",
-    help="Client selection for federated learning: methods, simulator, report.",
+    help="Select clients for federated learning: compare methods, choose one, run it. Begin with: sortition demo",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for group in (begin, run, report, reproduce, leaderboard, advise, methods, lint, budget, audit):
-    group.register(app)
-app.add_typer(data.app, name="data")
+PANELS = {  # of the help → the modules whose commands it lists
+    "Compare methods": (run, begin, report),
+    "Choose a method": (methods, advise, leaderboard, reproduce),
+    "Keep promises, and show it": (lint, budget, audit),
+}
+for panel, groups in PANELS.items():
+    app.panel = panel
+    for group in groups:
+        group.register(app)
+app.add_typer(data.app, name="data", rich_help_panel="Compare methods")
 
 
 def _print_version(wanted: bool) -> None:
@@ -42,7 +49,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """Client selection for federated learning: methods, simulator, report."""
+    """Select clients for federated learning: compare methods, choose one, run it. Begin with: sortition demo"""
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ def init(
     file: Annotated[Path, typer.Argument(help="the file to write")] = Path("study.toml"),
     force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
 ) -> None:
-    """Write a commented study file that runs in a minute, to be changed.
+    """Write a study file with comments, which runs in a minute, for you to change.
 
     Example: sortition init mine.toml && sortition run mine.toml
     """

@@ -28,10 +28,16 @@ class ExplainedCommand(TyperCommand):
 
 
 class Commands(typer.Typer):
-    """A group of such commands."""
+    """A group of such commands.
+
+    Attributes:
+        panel: where the help lists the commands that are registered next; None for no panel of their own.
+    """
+
+    panel: str | None = None
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = ExplainedCommand, **options: Any
     ) -> Callable[[Function], Function]:
         """Register a function as a command."""
-        return super().command(name, cls=cls, **options)
+        return super().command(name, cls=cls, rich_help_panel=self.panel, **options)

@@ -33,7 +33,7 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="exit with 1 also if there are only notes")] = False,
     allow: Allow = None,
 ) -> None:
-    """Say which promises of privacy a selection breaks, with references: the exit code is 1 if it breaks any.
+    """Say which promises of privacy a selection breaks, with references; exit with 1 if it breaks any.
 
     The promises come from the table `privacy` of a study, or from these options.
 

@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 def list_() -> None:
-    """List all methods: what they read of clients, ask them and have reported; whether they scale to a million."""
+    """List all methods: what they know of clients, ask them and want reported, and whether they scale to a million."""
     from sortition.selectors import ALIASES
 
     screen = console()
@@ -253,7 +253,7 @@ def cite(
     ] = False,
     allow: Allow = None,
 ) -> None:
-    """Print the BibTeX of a method, or of all methods of a study; of its runs also a paragraph for the paper.
+    """Print the BibTeX of a method or of all methods of a study; for its runs, also a paragraph for the paper.
 
     Example: sortition cite runs/first --paragraph
     """

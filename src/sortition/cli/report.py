@@ -30,7 +30,7 @@ Out = Annotated[
 Margin = Annotated[
     float | None,
     typer.Option(
-        help="call smaller differences none: points of accuracy, or % of the baseline's loss",
+        help="count smaller differences as equal: points of accuracy, or % of the baseline's loss",
         show_default="the study's margin",
     ),
 ]
@@ -267,7 +267,7 @@ def pack(
 ) -> None:
     """Put a study into one file for a co-author: page, records, configurations, hashes of data and code.
 
-    Models (checkpoints) stay at home. sortition report FILE.zip opens it, and makes the page anew from the records.
+    Models (checkpoints) are left out. sortition report FILE.zip opens it, and makes the page anew from the records.
 
     Example: sortition pack runs/first -o first.zip
     """

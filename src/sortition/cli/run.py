@@ -48,7 +48,7 @@ def run(
 ) -> None:
     """Run a study: every method on every seed of every setting, then a table.
 
-    Ctrl-C ends the rounds in progress; the same command with --resume goes on, to the very same records.
+    Ctrl-C ends the rounds in progress. The same command with --resume continues, and writes the very same records.
 
     Example: sortition run examples/first.toml -o runs/first --set seeds=3
 
@@ -179,7 +179,7 @@ def demo(
     rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare the methods on embedded data in about a minute: 100 clients that come and go, skewed labels."""
+    """Compare eight methods on embedded data in about a minute: 100 clients with two labels each, which come and go."""
     from sortition.studies.plan import DEMO, plan, read
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
@@ -214,5 +214,5 @@ def _write_report(out: Path) -> Path | None:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (run, demo, schema):
+    for command in (demo, run, schema):
         app.command()(command)

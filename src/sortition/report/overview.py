@@ -1,4 +1,4 @@
-"""The first screen: the answer, cards, forest plots, the table of what decides; and all settings beside each other."""
+"""The first screen: the answer, cards, who was chosen, forest plots, what decides; all settings beside each other."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
+import numpy as np
+
 from sortition.report.charts import across, forest, swept_values
 from sortition.report.document import ALL_SETTINGS, Canvas
 from sortition.report.gather import Gathered, Setting
 from sortition.report.look import Look
 from sortition.report.markup import Cell, list_html, sortable_table_html, table_html
 from sortition.report.palette import Palette
+from sortition.report.strips import Strip, draw_strips
 from sortition.report.tables import BOLD, Row, bold_cells, method_rows
 from sortition.report.verdicts import COLOURS, Card, leader_cards, verdict_lines
 from sortition.results.ranking import count_verdicts
@@ -37,6 +40,9 @@ TABLE_NOTE = (
     "availability."
 )
 COLUMNS_THAT_FIT = 8  # columns of figures beside each other on A4
+STRIPS = 3  # methods whose choices are shown first
+STRIP_ROUNDS = 40
+MOST_CLIENTS = 120  # whose rows can be told apart there
 MOST_SWEPT_KEYS = 8  # with more, settings are of different kinds, and their names say more than every key that differs
 BEST_OF = (
     "The best value of each method was chosen on the same seeds that are shown: expect a little less on new ones, and "
@@ -50,6 +56,7 @@ def setting_html(setting: Setting, look: Look, canvas: Canvas) -> str:
     tuning = "".join(canvas.add_chart(setting.name, chart) for chart in swept_values.draw_tuning_charts(setting, look))
     return (
         f'<div class="cards">{"".join(map(card_html, leader_cards(setting)))}</div>'
+        f"{_who_was_chosen_html(setting)}"
         f"{forests}{_main_table_html(setting, look.palette)}"
         f'<p class="soft">{TABLE_NOTE}{escape(_equal_cost_sentence(setting))}</p>{_warning_html(setting)}'
         f"{_every_pair_html(setting)}"
@@ -57,6 +64,31 @@ def setting_html(setting: Setting, look: Look, canvas: Canvas) -> str:
         f"<details><summary>All figures</summary>{_all_figures_html(setting, look.palette)}</details>"
         f'<div class="figures">{tuning}</div>{_best_values_html(setting)}'
     )
+
+
+def _who_was_chosen_html(setting: Setting) -> str:
+    """Draw whom the baseline, the leader and one more method chose; nothing where there are too many clients to see."""
+    counts = setting.first.counts
+    if not counts or counts["selected"].size > MOST_CLIENTS:
+        return ""
+    labels = [label for label in (setting.baseline, setting.comparison.leader) if label is not None]
+    shown = list(dict.fromkeys([*labels, *setting.methods]))[:STRIPS]
+    n_rounds = min(STRIP_ROUNDS, *(len(setting.methods[label][0].cohorts) for label in shown))
+    if n_rounds == 0:
+        return ""
+    strips = [_strip_of(setting, label, n_rounds) for label in shown]
+    title = f"Who was chosen when: seed {setting.first.seed}, rounds 1 to {n_rounds}"
+    return f'<figure class="strips"><h3>{title}</h3>{draw_strips(strips, setting.labels(), title)}</figure>'
+
+
+def _strip_of(setting: Setting, label: str, n_rounds: int) -> Strip:
+    cohorts = setting.methods[label][0].cohorts[:n_rounds]
+    chosen = np.zeros((n_rounds, setting.first.counts["selected"].size), bool)
+    for round_index, cohort in enumerate(cohorts):
+        chosen[round_index, cohort] = True
+    mask = setting.availability
+    available = np.ones_like(chosen) if mask is None else mask[:n_rounds].astype(bool)
+    return Strip(method=label, available=available, chosen=chosen)
 
 
 def _equal_cost_sentence(setting: Setting) -> str:

@@ -98,6 +98,7 @@ def measure_traffic(
     """Return the model's size and the mean bytes a round, by kind: played on made-up examples, everybody available."""
     from sortition.learning import build
     from sortition.simulation import Setup, World, run
+    from sortition.studies.runs.run_task import in_one_thread
 
     if cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", cohort)
@@ -132,6 +133,7 @@ def measure_traffic(
         population=population,
         evaluate_every=0,
     )
-    totals = run(setup).totals
+    with in_one_thread():
+        totals = run(setup).totals
     bytes_per_round = {kind: total / rounds for kind, total in totals.items() if kind not in NOT_TRAFFIC}
     return int(world.initial.size), bytes_per_round

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from sortition.report.strips import PALE, STRONG, TEXT
 from sortition.simulation.event_loop import OverlappingSimulation
 from sortition.simulation.simulation import Simulation, start
 from sortition.studies.build_federation import setup
 from sortition.studies.plan import plan
 from workshop import DOCS
-from workshop.method_pictures import PALE, STRONG, TEXT
 
 CLIENTS = 10
 SHOWN_SECONDS = 40.0

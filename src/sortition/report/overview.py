@@ -78,7 +78,7 @@ def _who_was_chosen_html(setting: Setting) -> str:
         return ""
     strips = [_strip_of(setting, label, n_rounds) for label in shown]
     title = f"Who was chosen when: seed {setting.first.seed}, rounds 1 to {n_rounds}"
-    return f'<figure class="strips"><h3>{title}</h3>{draw_strips(strips, setting.labels(), title)}</figure>'
+    return f'<figure class="strips"><h3>{title}</h3>{draw_strips(strips, setting.label_counts, title)}</figure>'
 
 
 def _strip_of(setting: Setting, label: str, n_rounds: int) -> Strip:

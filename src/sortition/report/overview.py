@@ -71,14 +71,14 @@ def _who_was_chosen_html(setting: Setting) -> str:
     counts = setting.first.counts
     if not counts or counts["selected"].size > MOST_CLIENTS:
         return ""
-    labels = [label for label in (setting.baseline, setting.comparison.leader) if label is not None]
+    labels = [label for label in (setting.baseline, setting.comparison.leader) if label in setting.methods]
     shown = list(dict.fromkeys([*labels, *setting.methods]))[:STRIPS]
     n_rounds = min(STRIP_ROUNDS, *(len(setting.methods[label][0].cohorts) for label in shown))
     if n_rounds == 0:
         return ""
     strips = [_strip_of(setting, label, n_rounds) for label in shown]
     title = f"Who was chosen when: seed {setting.first.seed}, rounds 1 to {n_rounds}"
-    return f'<figure class="strips"><h3>{title}</h3>{draw_strips(strips, setting.labels(), title)}</figure>'
+    return f'<figure class="strips"><h3>{title}</h3>{draw_strips(strips, setting.label_counts, title)}</figure>'
 
 
 def _strip_of(setting: Setting, label: str, n_rounds: int) -> Strip:

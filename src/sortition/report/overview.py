@@ -71,7 +71,7 @@ def _who_was_chosen_html(setting: Setting) -> str:
     counts = setting.first.counts
     if not counts or counts["selected"].size > MOST_CLIENTS:
         return ""
-    labels = [label for label in (setting.baseline, setting.comparison.leader) if label is not None]
+    labels = [label for label in (setting.baseline, setting.comparison.leader) if label in setting.methods]
     shown = list(dict.fromkeys([*labels, *setting.methods]))[:STRIPS]
     n_rounds = min(STRIP_ROUNDS, *(len(setting.methods[label][0].cohorts) for label in shown))
     if n_rounds == 0:

@@ -62,7 +62,7 @@ def test_every_cnn_and_every_recurrent_model_is_listed():
 
 @pytest.mark.parametrize("name", sorted(SEQUENTIAL))
 def test_a_recurrent_cell_says_why_its_clients_train_one_after_the_other(name):
-    run = run_of(SUITE.named(name))
+    run = run_of(SUITE.cell_named(name))
     note = learner_of(run).engine_choice.sequential_note(run.local, run.cohort)
     if run.model.name == "char-lstm":
         assert (

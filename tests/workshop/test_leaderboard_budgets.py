@@ -15,7 +15,7 @@ SUITE = load_tracks()
 
 @pytest.mark.parametrize("name", ["s-digits-rotations-over1.5", "o-digits-2labels-buffer5"])
 def test_the_budget_of_a_cell_is_uniforms_median_clock(name: str) -> None:
-    cell = SUITE.named(name)
+    cell = SUITE.cell_named(name)
     assert cell.seconds == round_clock(dry_run(SUITE, cell).clock)
 
 

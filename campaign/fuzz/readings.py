@@ -13,7 +13,7 @@ from campaign.fuzz import mutations
 from campaign.fuzz.loop import Target
 from sortition.core import DURATION, LOSS, PRODUCTS, UPDATE, Reading, Registrar, Selector
 from sortition.core.errors import SortitionError
-from sortition.core.guards.row_screening import screen
+from sortition.core.guards.answer_screening import screen
 from sortition.selectors import discover, find
 from sortition.testing.worlds import ScriptedWorld
 

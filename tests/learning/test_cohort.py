@@ -145,7 +145,7 @@ def test_a_client_does_not_depend_on_its_cohort(engine):
 def test_a_cohort_too_large_for_one_stack_trains_in_several(monkeypatch):
     learner = learner_of(RULES["epochs"], dropout=0.5)
     whole = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
-    monkeypatch.setattr("sortition.learning.learner.STACK_BYTES", 3 * 4 * learner.layout.size)
+    monkeypatch.setattr("sortition.learning.client_stack.STACK_BYTES", 3 * 4 * learner.layout.size)
     parts = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
     np.testing.assert_allclose(parts.deltas, whole.deltas, atol=1e-6)
     np.testing.assert_allclose(parts.dispersion, whole.dispersion, rtol=1e-5)

@@ -5,8 +5,8 @@ import pytest
 from tests.simulation.small import world
 
 from sortition.core import DURATION, LOSS, UPDATE, Guards, InputError, Population, Reading
-from sortition.core.guards.eligibility import cap_facts
-from sortition.core.guards.row_screening import row_norms, screen, winsorise
+from sortition.core.guards.answer_screening import row_norms, screen, winsorise
+from sortition.core.guards.eligibility_and_quarantine import cap_facts
 from sortition.selectors import load
 from sortition.simulation import Setup, run
 from sortition.simulation.adaptive_attacks import AdaptiveAdversaries, adversaries_of

@@ -26,7 +26,7 @@ from sortition.audit.entry_schema import (
 )
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.cohort import Cohort
-from sortition.core.guards.row_screening import Answers, as_floats, rows_of
+from sortition.core.guards.answer_screening import Answers, as_floats, rows_of
 from sortition.core.population import Population
 from sortition.core.questions import Reading
 from sortition.core.registrar import Registrar

@@ -45,7 +45,7 @@ from sortition.audit.entry_writer import (
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Ids
 from sortition.core.cohort import Cohort
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
 from sortition.core.observer import Reports

@@ -38,7 +38,7 @@ from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import Cohort
 from sortition.core.errors import SortitionError, show_value
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.guards.scales import MODEL
 from sortition.core.in_flight import Normalise
 from sortition.core.population import Population

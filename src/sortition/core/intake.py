@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids
 from sortition.core.cohort import NOBODY, Notes
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.guards.row_screening import (
+from sortition.core.guards.answer_screening import (
     Answers,
     ScreenedAnswer,
     Shape,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.population import Population
 from sortition.core.questions import Measure
 

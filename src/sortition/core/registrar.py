@@ -22,10 +22,10 @@ from sortition.core import saved_state
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, as_immutable, as_read_only, find_outside
 from sortition.core.cohort import NOBODY, Cohort, Round, replace_available
 from sortition.core.errors import bad
+from sortition.core.guards.answer_screening import Shape, has_scale
 from sortition.core.guards.common_weights import check_weighing
-from sortition.core.guards.eligibility import Admission, Eligibility
+from sortition.core.guards.eligibility_and_quarantine import Admission, Eligibility
 from sortition.core.guards.row_dimensions import Dimensions
-from sortition.core.guards.row_screening import Shape, has_scale
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
 from sortition.core.in_flight import ArrivedUpdates, DispatchedSelection, Flights, Normalise, ServerStep

@@ -12,9 +12,9 @@ import numpy as np
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.cohort import NOBODY
 from sortition.core.errors import InputError, StorageError, bad
-from sortition.core.guards.eligibility import Eligibility
+from sortition.core.guards.answer_screening import Shape
+from sortition.core.guards.eligibility_and_quarantine import Eligibility
 from sortition.core.guards.row_dimensions import Dimensions
-from sortition.core.guards.row_screening import Shape
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
 from sortition.core.in_flight import Flights

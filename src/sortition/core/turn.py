@@ -11,8 +11,8 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids, as_ids, find_outside
 from sortition.core.cohort import NOBODY, Cohort, Notes, Round, check_cohort
 from sortition.core.errors import InputError, UndeclaredError, bad
+from sortition.core.guards.answer_screening import Answers, Shape, sort_as_asked
 from sortition.core.guards.exploration import add_explorers
-from sortition.core.guards.row_screening import Answers, Shape, sort_as_asked
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict
 from sortition.core.one_thread import OneThread

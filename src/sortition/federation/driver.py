@@ -19,7 +19,7 @@ import numpy as np
 from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort, Notes
 from sortition.core.errors import bad
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.guards.settings import Guards
 from sortition.core.in_flight import DispatchedSelection
 from sortition.core.population import Population

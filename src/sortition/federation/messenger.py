@@ -22,7 +22,7 @@ from sortition.clients.named_arrays import Model, model_size
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.population import Population
 from sortition.core.questions import Measure
 from sortition.core.selector import Needs

@@ -12,7 +12,7 @@ import numpy as np
 from sortition.aggregation import weighted_sum
 from sortition.clients.named_arrays import Model, shared_update
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.row_screening import row_norms
+from sortition.core.guards.answer_screening import row_norms
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import UpdateVerdict
 from sortition.core.signals import UPDATE, Signal

@@ -23,7 +23,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, StorageError
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation

@@ -19,6 +19,14 @@ from sortition.learning.examples import AnyExamples, first_rows
 from sortition.learning.rule import LocalRule
 from sortition.learning.vector import as_rows
 
+STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in several
+
+
+def clients_per_stack(n_parameters: int) -> int:
+    """Return how many clients with models of this size are trained at once at most."""
+    return max(1, STACK_BYTES // (4 * n_parameters))
+
+
 # ---- what a stack trains, and what its training gives
 
 

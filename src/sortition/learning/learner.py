@@ -19,7 +19,7 @@ from sortition.core.inputs import Inputs
 from sortition.core.streams import seed_sequence
 from sortition.learning import dropout, engines, optimiser, stacked, vector, vmapped
 from sortition.learning.batches import BatchPlan, draw_batch_plans
-from sortition.learning.client_stack import StackJob, StackResult
+from sortition.learning.client_stack import StackJob, StackResult, clients_per_stack
 from sortition.learning.evaluation import Passes
 from sortition.learning.examples import AnyExamples, Examples, SeveralExamples
 from sortition.learning.objective import Objective
@@ -31,7 +31,6 @@ from sortition.learning.task import TaskRule
 from sortition.learning.vector import Layout, Vector
 
 PARTS = ("all", "first", "last")  # of a training: all mini-batches, those of the first epoch, the last one
-STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in several
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +313,7 @@ class Learner:
     @property
     def clients_per_stack(self) -> int:
         """Return how many clients one stack holds at most."""
-        return max(1, STACK_BYTES // (4 * self.layout.size))
+        return clients_per_stack(n_parameters=self.layout.size)
 
     def train(
         self, params: Vector, examples_by_client: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]

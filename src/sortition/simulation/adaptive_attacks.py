@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards.row_screening import row_norms
+from sortition.core.guards.answer_screening import row_norms
 from sortition.core.population import total_examples
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal

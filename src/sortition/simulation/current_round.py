@@ -13,7 +13,7 @@ import numpy as np
 from sortition.aggregation.clipping import clip_rows
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
-from sortition.core.guards.row_screening import Answers, row_norms
+from sortition.core.guards.answer_screening import Answers, row_norms
 from sortition.core.intake import UpdateVerdict
 from sortition.core.questions import Reading
 from sortition.learning.vector import Vector

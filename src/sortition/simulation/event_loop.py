@@ -23,7 +23,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.errors import bad
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.questions import Reading
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Ending

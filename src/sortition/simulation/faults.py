@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY
 from sortition.core.errors import bad
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, refuse_unknown_keys

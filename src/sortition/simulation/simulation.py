@@ -29,7 +29,7 @@ from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, as_read_only, worst_tenth
 from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
-from sortition.core.guards.row_screening import Answers, row_norms
+from sortition.core.guards.answer_screening import Answers, row_norms
 from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
 from sortition.core.registrar import Registrar

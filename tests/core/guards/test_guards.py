@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from sortition.core import LOSS, UPDATE, Cohort, Guards, Measure, Needs, Population, Registrar, Selector, State, method
 from sortition.core.cohort import Round
 from sortition.core.errors import InputError, StorageError
-from sortition.core.guards.eligibility import cap_facts, draw_within_quota
+from sortition.core.guards.answer_screening import row_norms, screen, winsorise
+from sortition.core.guards.eligibility_and_quarantine import cap_facts, draw_within_quota
 from sortition.core.guards.exploration import add_explorers
-from sortition.core.guards.row_screening import row_norms, screen, winsorise
 from sortition.core.questions import Reading
 from sortition.core.streams import stream
 from sortition.selectors import discover, find, load

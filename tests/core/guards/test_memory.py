@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sortition.core import UPDATE, ModelSize, Population, Registrar
+from sortition.core.guards.answer_screening import screen
 from sortition.core.guards.row_dimensions import TABLE_BYTES
-from sortition.core.guards.row_screening import screen
 from sortition.selectors import load
 
 N = 2000

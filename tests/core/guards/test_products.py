@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Guards, Population, Registrar
-from sortition.core.guards.row_screening import screen
+from sortition.core.guards.answer_screening import screen
 from sortition.core.questions import Reading
 from sortition.core.signals import PRODUCTS
 from sortition.selectors import load

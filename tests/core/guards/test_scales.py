@@ -17,7 +17,7 @@ from sortition.core import (
     State,
 )
 from sortition.core.cohort import Cohort
-from sortition.core.guards.row_screening import winsorise
+from sortition.core.guards.answer_screening import winsorise
 from sortition.core.guards.scales import MODEL, Scales
 from sortition.core.selector import method
 

@@ -13,7 +13,7 @@ from sortition.audit.entry_writer import encode_excluded, encode_joined
 from sortition.audit.recompute import Differs, Evidence
 from sortition.core.arrays import Ids
 from sortition.core.errors import show_value
-from sortition.core.guards.row_screening import Answers
+from sortition.core.guards.answer_screening import Answers
 from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
 from sortition.core.observer import Reports, add_observer

@@ -1,8 +1,8 @@
 """How far clients are trusted: bounds on reports, quarantine, caps, an exploration floor, quotas, a least cohort.
 
 Guards act at three moments: who is eligible (:mod:`~sortition.core.guards.eligibility_and_quarantine`), which answers
-reach the selector (:mod:`~sortition.core.guards.answer_screening`, and :meth:`Guards.find_absurd` for models), and who is
-added to the cohort (:mod:`~sortition.core.guards.exploration`). Zero turns each one off;
+reach the selector (:mod:`~sortition.core.guards.answer_screening`, and :meth:`Guards.find_absurd` for models),
+and who is added to the cohort (:mod:`~sortition.core.guards.exploration`). Zero turns each one off;
 ``turn.guarded`` holds what they did.
 """
 

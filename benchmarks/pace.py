@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+import torch
 
 from sortition.core import Population, Registrar
 from sortition.data import Dataset
@@ -217,6 +218,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--clients", type=int, default=100_000)
     given = parser.parse_args()
+    torch.set_num_threads(1)  # as the workers of a study have; threads that wait for each other use CPU time, too
     for comparison in COMPARISONS:
         compare_trainings(comparison, given.repeats, 50 * given.steps)
     for refill in ("step", "arrival"):

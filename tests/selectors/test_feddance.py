@@ -51,7 +51,7 @@ def test_chooses_as_the_literal_twin(seed, parameters):
     ("owner", "name", "right", "wrong"),
     [
         (feddance.FedDance, "_utilities", "10.0 *", "1.0 *"),
-        (feddance.FedDance, "_slopes", "counts[known] - 1)", "counts[known])"),
+        (feddance.FedDance, "_slopes", "counts[rows_with_two] - 1)", "counts[rows_with_two])"),
         (feddance.FedDance, "_check_in", "state.there << 1", "state.there << 0"),
         (feddance.FedDance, "observe", "feedback.cohort.ids", "feedback.ids"),
     ],

@@ -6,7 +6,7 @@ import torch
 
 from sortition import load
 from sortition.selectors.uniform import Uniform
-from sortition.studies.estimate import price
+from sortition.studies.estimate import measure_traffic
 
 
 def test_a_price_is_computed_in_one_thread_and_leaves_the_process_as_it_was(monkeypatch):
@@ -17,7 +17,7 @@ def test_a_price_is_computed_in_one_thread_and_leaves_the_process_as_it_was(monk
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        price(load("uniform"), "softmax", {}, inputs=(4,), classes=2, clients=6, cohort=2, rounds=2)
+        measure_traffic(load("uniform"), "softmax", {}, inputs=(4,), classes=2, clients=6, cohort=2, rounds=2)
         assert used == {1}
         assert torch.get_num_threads() == 2
     finally:

@@ -403,19 +403,9 @@ def _weigh_mixed(
 
     a_k is its weight in its own selection S, and n the number of clients whose work ends with this step.
     """
-    n_ending = sum(part.places.size for part in ending)
-    everybody_is_used = used_ids.size == n_ending
-    weight_parts = [np.empty(0)]
-    notes: Notes = {}
-    for part in ending:
-        if everybody_is_used:
-            shares = part.selection.cohort.weights[part.places]
-        else:
-            shares, remarks = part.shares()
-            notes |= remarks
-        weight_parts.append(shares * (part.selection.cohort.ids.size / n_ending))
     members = np.concatenate([NOBODY, *(part.members for part in ending)])
-    weights = np.concatenate(weight_parts)
+    everybody_is_used = used_ids.size == members.size
+    weights, notes = _undiscounted_weights(ending, n_ending=members.size, everybody_is_used=everybody_is_used)
     is_in_order = everybody_is_used and bool((members == used_ids).all())
     if discounts is not None and is_in_order:
         weights *= discounts
@@ -435,6 +425,22 @@ def _weigh_mixed(
     if not is_in_order:
         used_weights = _look_up_values(used_ids, members, weights)
     return StepWeights(cohort=cohort, weights=used_weights, notes=notes, skipped=not members.size)
+
+
+def _undiscounted_weights(
+    ending: Sequence[_EndingMembers], *, n_ending: int, everybody_is_used: bool
+) -> tuple[Floats, Notes]:
+    """Return a_k · |S| / n of all members whose work ends, 0 where no update is used, and notes."""
+    weight_parts = [np.empty(0)]
+    notes: Notes = {}
+    for part in ending:
+        if everybody_is_used:
+            shares = part.selection.cohort.weights[part.places]
+        else:
+            shares, remarks = part.shares()
+            notes |= remarks
+        weight_parts.append(shares * (part.selection.cohort.ids.size / n_ending))
+    return np.concatenate(weight_parts), notes
 
 
 def _look_up_values(ids: Ids, all_ids: Ids, values: Floats) -> Floats:

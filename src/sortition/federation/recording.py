@@ -70,13 +70,12 @@ def step_record(
         notes: for a reader.
     """
     first = turns[0]
-    cohorts = [turn.cohort or Cohort.uniform([]) for turn in turns]
     record = round_record(first, available=available, answered=step.ids, notes=notes)
     record["round"] = step.version
     if len(turns) > 1:
-        record["cohort"] = np.concatenate([cohort.ids for cohort in cohorts]).tolist()
-        record["weights"] = np.concatenate([cohort.weights for cohort in cohorts]).tolist()
-    record["skipped"] = all(turn.skipped for turn in turns) and not step.arrived.size
+        record["cohort"], record["weights"] = _members_and_weights(turns)
+    has_selected = any(not turn.skipped for turn in turns)
+    record["skipped"] = not has_selected and not step.arrived.size
     record["questions"] = [_question(question) for turn in turns for question in turn.asked]
     is_one_selection = len(turns) == 1 and step.cohort is first.cohort
     record["answered"] = step.ids.tolist()
@@ -87,6 +86,17 @@ def step_record(
     if first.in_flight.size:
         record["busy"] = int(first.in_flight.size)
     return cast(RoundRecord, {**record, **_step_details(step, in_flight), **fates})
+
+
+def _members_and_weights(turns: Sequence[Turn]) -> tuple[list[int], list[float]]:
+    """Return the members of all selections, and their weights when they were chosen."""
+    members: list[int] = []
+    weights: list[float] = []
+    for turn in turns:
+        if turn.cohort is not None:
+            members += turn.cohort.ids.tolist()
+            weights += turn.cohort.weights.tolist()
+    return members, weights
 
 
 def _step_details(step: ServerStep, in_flight: int) -> dict[str, object]:

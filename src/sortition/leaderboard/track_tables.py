@@ -95,10 +95,13 @@ def _leader_sentence(standings: Sequence[RowStanding]) -> str:
     alike = [row.row for row in followers if row.leader_test and not row.leader_test.separated]
     sentence = f"First by mean rank is {leader.row} ({points_text(leader.gain)} points over uniform)"
     if leader.baseline_test is not None and not leader.baseline_test.separated:
-        sentence += ", not separated from uniform"
+        sentence += ", not separated from uniform where every row is tested against uniform"
     if not alike:
-        return f"{sentence}; it is separated from all {len(followers)} others."
-    return f"{sentence}; it is not separated from {len(alike)} of {len(followers)} others: {', '.join(alike)}."
+        return f"{sentence}; tested against every other row, it is separated from all {len(followers)}."
+    return (
+        f"{sentence}; tested against every other row, it is not separated from {len(alike)} of {len(followers)}: "
+        f"{', '.join(alike)}."
+    )
 
 
 def _default_sentences(board: TrackBoard) -> list[str]:

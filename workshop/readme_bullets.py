@@ -20,20 +20,21 @@ PLACES = {  # outside of the simulator
 SELECTION_COST = re.compile(r"choosing 100 of a million clients cost\? \| (\S+ m?s) \(\w+\) to (\S+ m?s) \(\w+\)")
 BULLETS = """\
 - **{n_methods} methods**, each one file to read beside its paper, behind [one interface](docs/methods/index.md).
-- **Papers checked, not quoted**: of {n_results} published results and side questions, {n_full} were
+- **Papers rerun**: {n_full} of {n_results} published results and related questions were
   [rerun in full](docs/reproduction/README.md); where we disagree, the page says so.
-- **Answers with error bars**: all methods share each seed's data, model and availability, and
+- **Comparisons with error bars**: under one seed all methods meet the same data, model and availability, and
   [paired statistics](docs/statistics.md) say better, worse, equal or undecided.{gain}
-- **From laptop to federation**: the same method runs in the simulator and in {n_places} places outside it:
-  {places}.
-- **Large and safe**: 100 of [a million clients](docs/scale.md) are chosen in {fastest} to {slowest}; a method sees only
-  [what you allow](docs/privacy.md), and [guards](docs/guards.md) leave out broken or hostile answers.
+- **From laptop to federation**: the same method runs in the simulator and, unchanged,
+  in {n_places} kinds of federation: {places}.
+- **Large and safe**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to {slowest}; a method sees
+  only [what you allow](docs/privacy.md), and [guards](docs/guards.md) leave out broken or hostile replies.
 """
 GAIN = """
-  On {n_cells} [held-out federations](docs/leaderboard.md) our `{method}` gained {gain} points over uniform sampling."""
+  On {n_cells} [held-out federations](docs/leaderboard.md) our `{method}` gained {gain} points of accuracy
+  over uniform sampling."""
 GAIN_BY_CLOCK = """
   On {n_cells} [held-out federations](docs/leaderboard-2.md) of devices that differ, our `{method}` gained
-  {gain} points over uniform sampling in the same time."""
+  {gain} points of accuracy over uniform sampling in the same time."""
 
 
 def bullets(board: Board, published: Published | None = None) -> str:

@@ -84,7 +84,7 @@ def test_a_function_that_fails_is_named_with_the_client(eligible, told):
 
 
 def test_facts_that_no_population_can_hold_are_refused_at_once():
-    for fact in ("n_clients", "known", "_own", "label_count", "two words"):
+    for fact in ("n_clients", "known_ids", "_own", "label_count", "two words"):
         with pytest.raises(InputError, match=r"Unknown population fact .*; SelectorStrategy.facts: Population has"):
             SelectorStrategy(UNIFORM, cohort=2, facts=[fact])
 

@@ -65,7 +65,8 @@ def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():
     assert "docs/images/leaderboard-2.svg" in top_of_tracks(both)
     assert "in held-out federations, 12 by rounds and 12 by the clock, with" in top_of_tracks(both)
     suite_1 = board(table(SUITE, {**GAINS, "microcosm": 0.3}))
-    assert "gained\n  +9.0 [+8.0, +10.0] points over uniform sampling in the same time" in bullets(suite_1, one)
+    gain = "+9.0 [+8.0, +10.0] points of accuracy over uniform sampling in the same time"
+    assert f"gained\n  {gain}" in bullets(suite_1, one)
     assert "docs/leaderboard.md) our `microcosm` gained" in bullets(suite_1, none)
     unsure = Published(suite="suite-2-x", tracks={"seconds": track({"microcosm": 0.5, "uniform": 0.0})})
     assert "in the same time" not in bullets(suite_1, unsure)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from sortition.core import Cohort, InputError, Population, Round, UndeclaredError
-from sortition.core.cohort import check_cohort, count_with_standby
+from sortition.core.cohort import check_cohort, count_with_standby, make_unchecked_cohort
 
 
 def make_round(available, budget=2, population=None):
@@ -176,3 +178,12 @@ def test_a_budget_beyond_all_clients_on_earth_is_refused():
 @pytest.mark.parametrize(("cohort", "overselect", "begin"), [(10, 1.0, 10), (10, 1.3, 13), (50, 1.1, 55), (7, 1.3, 10)])
 def test_standby_is_rounded_up_from_the_true_product(cohort, overselect, begin):
     assert count_with_standby(cohort, overselect) == begin
+
+
+def test_an_unchecked_cohort_is_what_the_constructor_makes_of_the_same():
+    ids = np.array([4, 1])
+    weights = np.array([0.25, 0.75])
+    checked = Cohort(ids, weights, mass="expected")
+    unchecked = make_unchecked_cohort(ids, weights, mass="expected")
+    for field in fields(Cohort):
+        np.testing.assert_equal(getattr(unchecked, field.name), getattr(checked, field.name))

@@ -205,8 +205,8 @@ def replace_available(round: Round, checked_ids: Ids) -> Round:
     return same_round
 
 
-def make_checked_cohort(ids: Ids, weights: Floats, *, mass: Literal["one", "expected"]) -> Cohort:
-    """Return a cohort of ids that are known to be distinct and ≥ 0, whose weights are known to be finite and ≥ 0."""
+def make_unchecked_cohort(ids: Ids, weights: Floats, *, mass: Literal["one", "expected"]) -> Cohort:
+    """Return a cohort without checking it: its ids are distinct and ≥ 0, and its weights finite and ≥ 0."""
     values = {"ids": as_read_only(ids), "weights": as_read_only(weights), "mass": mass}
     others: dict[str, object] = {"groups": None, "full": False, "notes": {}, "expected_size": None}
     cohort = object.__new__(Cohort)

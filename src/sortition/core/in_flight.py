@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, as_read_only
-from sortition.core.cohort import NOBODY, Cohort, Notes, make_checked_cohort, rescale
+from sortition.core.cohort import NOBODY, Cohort, Notes, make_unchecked_cohort, rescale
 from sortition.core.errors import StorageError, bad
 from sortition.core.storage import snapshot
 from sortition.core.storage.snapshot import StoredTable
@@ -420,7 +420,7 @@ def _weigh_mixed(
         raise bad("discounts", "finite and ≥ 0", discounts)
     if normalise == "mass" and mass == "one" and total > 0:
         weights = rescale(weights, 1.0)
-    cohort = make_checked_cohort(members, weights, mass=mass)
+    cohort = make_unchecked_cohort(members, weights, mass=mass)
     used_weights = weights.copy()
     if not is_in_order:
         used_weights = _look_up_values(used_ids, members, weights)

@@ -45,26 +45,26 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
     for name in table:
         if name not in option_names():
             raise unknown("option", name, option_names(), f"{who}.options")
-    given: dict[str, Any] = {name: value for name, value in table.items() if name not in OF_A_JOB}
-    given["horizon"] = table.get("horizon", rounds)
-    given["guards"] = _guards(who, _table(who, "guards", table.get("guards")))
-    given["owner_of"] = _owner_of(_table(who, "owners", table.get("owners")))
-    given["policy"] = _policies(who, table.get("policy"))
-    given["eligible"] = _function_or_names(who, table.get("eligible"))
-    given["pace"] = Pace.of(table.get("pace"), f"{who}.options")
-    given["resume"] = _resumes(who, table)
-    given["on_round"] = _function(who, "on_round", table.get("on_round"))
-    given["metrics"] = _metrics(who, table.get("metrics"))
-    given["shadow"] = _shadows(who, table.get("shadow"))
+    checked_options: dict[str, Any] = {name: value for name, value in table.items() if name not in OF_A_JOB}
+    checked_options["horizon"] = table.get("horizon", rounds)
+    checked_options["guards"] = _guards(who, _table(who, "guards", table.get("guards")))
+    checked_options["owner_of"] = _owner_of(_table(who, "owners", table.get("owners")))
+    checked_options["policy"] = _policies(who, table.get("policy"))
+    checked_options["eligible"] = _function_or_names(who, table.get("eligible"))
+    checked_options["pace"] = Pace.of(table.get("pace"), f"{who}.options")
+    checked_options["resume"] = _resumes(who, table)
+    checked_options["on_round"] = _function(who, "on_round", table.get("on_round"))
+    checked_options["metrics"] = _metrics(who, table.get("metrics"))
+    checked_options["shadow"] = _shadows(who, table.get("shadow"))
     for name in ("checkpoint", "ledger", "audit"):
-        given[name] = table.get(name) or None
+        checked_options[name] = table.get(name) or None
     return Options.read(
         who,
         _selector(who, selector, _table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
         label=selector,
-        **given,
+        **checked_options,
     )
 
 

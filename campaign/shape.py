@@ -70,8 +70,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "flower/strategy.py:SelectorStrategy._check_pace",
         "simulation/setup.py:Setup._check_pace",
         "simulation/setup.py:Setup.check_deadline",
-        "simulation/setup.py:Setup.at_clock",
-        "simulation/world.py:World.at_clock",
         "simulation/simulation.py:Simulation.share_of_limit",
         "simulation/simulation.py:Simulation._ends_with",
         "simulation/simulation.py:Simulation.note_durations",

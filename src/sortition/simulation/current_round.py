@@ -21,8 +21,7 @@ from sortition.simulation.devices import RoundEnd
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.round_costs import Ledger
-from sortition.simulation.setup import Setup
-from sortition.simulation.world import TrainedCohort
+from sortition.simulation.world import TrainedCohort, World
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +110,26 @@ class ScreenedTraining:
         return {int(self.outcome.ids[row]): reason for row, reason in sorted(self.refused.items())}
 
 
+class Stopwatch:
+    """Wall-clock seconds of the parts of a round; each lap takes the time since the lap before."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str, less: float = 0.0) -> None:
+        """End a part of the round; subtract ``less``, seconds that are counted elsewhere."""
+        lap_end = time.perf_counter()
+        self.seconds[name] = lap_end - self._last - less
+        self._last = lap_end
+
+
 @dataclass
 class CurrentRound:
     """The round that is being played, from its choice to its record.
 
     Attributes:
-        setup: the set-up with this round's owners of data and states of optimisers.
+        world: the clients, with this round's owners of data and states of optimisers.
         t: the index of the round.
         ledger: what it costs.
         watch: wall-clock seconds of its parts.
@@ -137,10 +150,10 @@ class CurrentRound:
         repeated: reports that came twice, or for a selection that was given up, by kind.
     """
 
-    setup: Setup
+    world: World
     t: int
     ledger: Ledger
-    watch: Stopwatch
+    watch: Stopwatch = field(default_factory=Stopwatch)
     joined: dict[str, list[int]] = field(default_factory=dict)
     n_lost_answers: int = 0
     late_readings: list[Reading] = field(default_factory=list)
@@ -157,6 +170,11 @@ class CurrentRound:
     reports: dict[str, Answers] = field(default_factory=dict)
     repeated: dict[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, world: World, t: int) -> CurrentRound:
+        """Begin a round in which nothing has happened yet."""
+        return cls(world, t, Ledger(world.initial.size, world.n_clients))
+
     @property
     def everybody_sent(self) -> SentCohort:
         """Everybody who was sent to work in this round."""
@@ -164,20 +182,6 @@ class CurrentRound:
             ids=np.concatenate([NOBODY, *(cohort.ids for cohort in self.sent_cohorts)]),
             fates=np.concatenate([NOBODY, *(cohort.fates for cohort in self.sent_cohorts)]),
         )
-
-
-class Stopwatch:
-    """Wall-clock seconds of the parts of a round; each lap takes the time since the lap before."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str, less: float = 0.0) -> None:
-        """End a part of the round; subtract ``less``, seconds that are counted elsewhere."""
-        lap_end = time.perf_counter()
-        self.seconds[name] = lap_end - self._last - less
-        self._last = lap_end
 
 
 def as_rows(updates: Vector | list[Vector], params: Vector) -> Vector:

@@ -30,7 +30,7 @@ from sortition.federation.driver import Arrivals, Ending
 from sortition.federation.pace import OpenSelection
 from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
-from sortition.simulation.current_round import SentCohort, as_rows, screen_updates
+from sortition.simulation.current_round import CurrentRound, SentCohort, as_rows, screen_updates
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import (
     Result,
@@ -153,20 +153,20 @@ class OverlappingSimulation(Simulation):
     def available(self) -> Ids:
         """Return who can be reached and is idle."""
         version = self.registrar.version
-        setup = self.setup.at(version)
+        world = self.setup.world_at(version)
         if self._open_version != version:
             self._open_version = version
             self._ended_now = {}
             self._last_step = self.clock
-            self.current = self._new_round(setup, version)
+            self.current = CurrentRound.of(world, version)
             self._note_newcomers(version)
             self._drop_replaced()
         self.current.late_readings = []
         self.current.seconds_asking = 0.0
-        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
-        world = self.current.setup.world
+        world = world.beginning(self.clock, self.local)
+        self.current.world = world
         world.begin(RoundCache(world, self.params, self.registrar.index, version=version))
-        is_idle = setup.reachable(version, self.clock).copy()
+        is_idle = self.setup.reachable(version, self.clock).copy()
         is_idle[[*self.flying, *self.arrived, *self._ended_now]] = False  # a client has one place per step
         return self._admitted(np.flatnonzero(is_idle), version)
 
@@ -192,8 +192,8 @@ class OverlappingSimulation(Simulation):
         ids = cohort.ids
         t = turn.index
         self.clock = self.clock + current.seconds_asking
-        world = current.setup.world
-        fates, progress = current.setup.faults.fates(t, ids)
+        world = current.world
+        fates, progress = self.setup.faults.fates(t, ids)
         members = SentCohort(ids, fates)
         current.sent_cohorts.append(members)
         examples = self._charge_training(ids, fates, progress)
@@ -227,7 +227,7 @@ class OverlappingSimulation(Simulation):
 
         Nobody waits longer than ``limit`` seconds for one.
         """
-        world = self.current.setup.world
+        world = self.current.world
         seconds = world.costs.seconds(members.ids, t)
         has_dropped_out = world.fleet.dropouts(members.ids, t)
         columns = (members.ids, seconds, examples, members.fates, has_dropped_out)
@@ -407,7 +407,7 @@ class OverlappingSimulation(Simulation):
 
     def _outcome(self, ids: Ids, flights: list[Flight], parts: Mapping[int, slice]) -> TrainedCohort:
         """Return what the trainings of these clients gave, as they send it."""
-        world = self.current.setup.world
+        world = self.current.world
         results: list[Result] = []
         for selection, rows in parts.items():
             results += self.work[selection].cache.results(ids[rows])
@@ -432,12 +432,12 @@ class OverlappingSimulation(Simulation):
             cache = self.work[selection].cache
             for signal in signals:
                 values[signal.name].append(cache.read(signal, ids[rows]).values)
-        world = self.current.setup.world
+        world = self.current.world
         return {signal.name: world.as_sent(signal, _reading(ids, values[signal.name])) for signal in signals}
 
     def _arriving_updates(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> Vector:
         """Return the updates as they arrive (k, P), some of them damaged."""
-        faults = self.current.setup.faults
+        faults = self.setup.faults
         if not faults.faults.damaged:
             return outcome.deltas
         updates = [np.empty((0, self.params.size), np.float32)]
@@ -447,7 +447,7 @@ class OverlappingSimulation(Simulation):
 
     def _arriving_reports(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> dict[str, Answers]:
         """Return the reports as they arrive, by signal, some of them damaged."""
-        faults = self.current.setup.faults
+        faults = self.setup.faults
         if not faults.faults.damaged:
             return dict(outcome.reports)
         reports = [faults.reports(selection, _part_of(outcome, rows)) for selection, rows in parts.items()]

@@ -352,7 +352,7 @@ def _work(entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulatio
     index = int(entry["index"])
     version = int(entry["version"])
     clock = float(entry["clock"])
-    world = simulation.setup.at(version).at_clock(clock).remembering(simulation.local).world
+    world = simulation.setup.world_at(version).beginning(clock, simulation.local)
     cache = RoundCache(world, models[version], index, version=version)
     clients = arrays.get(f"work.{index}.trained")
     if clients is not None:

@@ -51,14 +51,13 @@ from sortition.simulation.current_round import (
     ScreenedTraining,
     SentCohort,
     SoundUpdates,
-    Stopwatch,
     as_rows,
     screen_updates,
 )
 from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
-from sortition.simulation.round_costs import LANES, NUMBER, Ledger
+from sortition.simulation.round_costs import LANES, NUMBER
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import TrainedCohort, World
 
@@ -189,7 +188,7 @@ class Simulation:
         self.client_scores: Floats | None = None
         self.timings: dict[str, float] = {}
         self.seen: deque[float] = deque(maxlen=SEEN)
-        self.current = self._new_round(setup, 0)
+        self.current = CurrentRound.of(setup.world, 0)
         self._size = model_size(setup.world)
         self._crash_index = NO_CRASH  # the first of POINTS at which the server crashes
         self._saved: SavedServer | None = None
@@ -316,19 +315,14 @@ class Simulation:
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _new_round(setup: Setup, t: int) -> CurrentRound:
-        ledger = Ledger(setup.world.initial.size, setup.world.n_clients)
-        return CurrentRound(setup=setup, t=t, ledger=ledger, watch=Stopwatch())
-
     def available(self) -> Ids:
         """Begin a round, and return who can be reached; clients that took an id over bring other data."""
         t = self.registrar.index
-        setup = self.setup.at(t)
-        self.current = self._new_round(setup, t)
+        world = self.setup.world_at(t)
+        self.current = CurrentRound.of(world, t)
         self._note_newcomers(t)
-        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
-        return self._admitted(np.flatnonzero(setup.reachable(t, self.clock)), t)
+        self.current.world = world.beginning(self.clock, self.local)
+        return self._admitted(np.flatnonzero(self.setup.reachable(t, self.clock)), t)
 
     def _admitted(self, reachable: Ids, t: int) -> Ids:
         """Ask the policy who is eligible; return all, of whom the driver leaves out those that the policy excludes."""
@@ -342,7 +336,7 @@ class Simulation:
         names = facts_of(self.setup.policies)
         if not names:
             return Eligible(ids, {})
-        population = self.current.setup.known(self.current.t)
+        population = self.setup.known(self.current.t)
         facts: dict[str, Array] = {}
         if any(name not in population.facts for name in names):
             facts = self.life.facts(self.clock)
@@ -376,7 +370,7 @@ class Simulation:
         numbers_per_client = sum(getattr(population, name)[:1].size for name in self.registrar.needs.reads)
         self.current.ledger.facts(numbers_per_client * n_senders)
         if n_clients > population.n_clients or n_taken:
-            return self.current.setup.known(t)
+            return self.setup.known(t)
         return None
 
     def model_size(self) -> ModelSize:
@@ -388,8 +382,8 @@ class Simulation:
     def ask(self, turn: Turn, question: Measure) -> Answers:
         """Return the answers that come in time, some of them damaged; others are lost, or come after all questions."""
         current = self.current
-        world = current.setup.world
-        faults = current.setup.faults
+        world = current.world
+        faults = self.setup.faults
         started_at = time.perf_counter()
         reading = world.measure(self.params, question, turn.index)
         self.crash_if_due("answer")
@@ -438,18 +432,18 @@ class Simulation:
         """Find out who will answer in time, and charge everybody's work."""
         self._end_questions(turn)
         current = self.current
-        world = current.setup.world
+        world = current.world
         ids = cohort.ids
         t = turn.index
-        fates, progress = current.setup.faults.fates(t, ids)
+        fates, progress = self.setup.faults.fates(t, ids)
         seconds = world.costs.seconds(ids, t)
         end = world.fleet.close(
             ids,
             seconds,
-            target=current.setup.cohort_pace.target(cohort),
+            target=self.setup.cohort_pace.target(cohort),
             t=t,
             silent=fates >= 0,
-            limit=current.setup.cohort_pace.deadline_after(self.seen),
+            limit=self.setup.cohort_pace.deadline_after(self.seen),
         )
         examples = self._charge_training(ids, fates, progress)
         current.ledger.passes["wasted"] += int(examples[~end.answered].sum())
@@ -465,7 +459,7 @@ class Simulation:
 
     def _charge_training(self, ids: Ids, fates: Array, progress: Floats) -> Ids:
         """Charge the computing of clients that are sent to work; return on how many examples each computes."""
-        costs = self.current.setup.world.costs
+        costs = self.current.world.costs
         examples = _done_part(costs.examples(ids), progress)
         steps = _done_part(costs.steps(ids), progress)
         started = fates != FATES.index("before")
@@ -481,8 +475,8 @@ class Simulation:
         outcome = screened.outcome
         n_unused = int(at_work.end.late.sum()) + at_work.members.with_fate("after").size
         current.ledger.training(at_work.members.started, int(at_work.end.answered.sum()), n_unused)
-        reports = current.setup.faults.reports(turn.index, outcome)
-        self._take(screened, reports, examples=current.setup.world.costs.examples(outcome.ids))
+        reports = self.setup.faults.reports(turn.index, outcome)
+        self._take(screened, reports, examples=current.world.costs.examples(outcome.ids))
         current.watch.lap("train", less=idle_seconds)
         self.crash_if_due("finish")
         self.note_durations(at_work.seconds, n_unanswered=int((~at_work.end.answered).sum()))
@@ -504,7 +498,7 @@ class Simulation:
         sound_ids = screened.sound_ids
         if screened.refused:
             reports = {name: _restricted(answers, sound_ids) for name, answers in reports.items()}
-            if current.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
+            if self.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
                 current.ledger.passes["wasted"] += int(examples[~screened.is_sound].sum())
         current.reports = reports | self._server_reports(sound_ids)
         if outcome.states is not None and self.local is not None:
@@ -520,8 +514,8 @@ class Simulation:
         """Train these members, and let the guards judge their updates."""
         if self._folds(ids.size):
             return self._train_folded(turn, cohort, ids)
-        outcome = self.current.setup.world.train(self.params, ids, self.reported, turn.index)
-        updates = as_rows(self.current.setup.faults.updates(turn.index, outcome), self.params)
+        outcome = self.current.world.train(self.params, ids, self.reported, turn.index)
+        updates = as_rows(self.setup.faults.updates(turn.index, outcome), self.params)
         return screen_updates(outcome, updates, turn.judge_updates)
 
     def _train_folded(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
@@ -538,7 +532,7 @@ class Simulation:
 
         Then of each block only Σ a_k Δ_k, norms, losses and reports are left: memory does not grow with the cohort.
         """
-        world = self.current.setup.world
+        world = self.current.world
         if n_clients <= world.block:
             return False
         needs = self.registrar.needs
@@ -560,8 +554,8 @@ class Simulation:
         lengths: list[Floats] = []
         blocks: list[TrainedCohort] = []
         n_trained = 0
-        for block in current.setup.world.train_in_blocks(params, ids, signals, current.t):
-            deltas = as_rows(current.setup.faults.updates(current.t, block), params)
+        for block in current.world.train_in_blocks(params, ids, signals, current.t):
+            deltas = as_rows(self.setup.faults.updates(current.t, block), params)
             lengths.append(row_norms(deltas))
             block_weights = weights[n_trained : n_trained + block.ids.size]
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that are refused when all have been made
@@ -579,7 +573,7 @@ class Simulation:
         if not signals or not ids.size:
             return {}
         server = ServerData(
-            world=self.current.setup.world,
+            world=self.current.world,
             params=self.params,
             ids=ids,
             deltas=self.current.updates.rows,
@@ -612,20 +606,19 @@ class Simulation:
 
     def _move(self, cohort: Cohort, ids: Ids, weights: Floats, updates: SoundUpdates) -> None:
         """Make the next model."""
-        setup = self.current.setup
         update = updates.total
         if update is None:
-            update, self.memory = setup.combine.apply(
+            update, self.memory = self.setup.combine.apply(
                 ids,
                 weights,
                 updates.rows,
                 self.memory,
                 clients=self.registrar.population.n_clients,
-                rate=setup.world.rule.lr_at(self.current.t),
+                rate=self.current.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
         update = clip_update(update, updates.norm_limit)
-        params, self.server = setup.step.apply(self.params, update, self.server)
+        params, self.server = self.setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None
 
@@ -634,7 +627,7 @@ class Simulation:
 
         There seconds are another count of rounds, and no method should spend anything to save them.
         """
-        if self.current.setup.world.fleet.differs:
+        if self.current.world.fleet.differs:
             return self.clock
         return None
 
@@ -694,7 +687,7 @@ class Simulation:
 
     def _evaluation(self, t: int, *, is_last: bool) -> dict[str, Any]:
         """Return test figures and clients' figures, in the rounds in which they are due, and in the last one."""
-        evaluator = self.current.setup.world.evaluator
+        evaluator = self.current.world.evaluator
         figures: dict[str, Any] = {}
 
         def is_due(every: int) -> bool:

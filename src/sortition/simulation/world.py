@@ -263,27 +263,21 @@ class World:
         twin._prepare(rule or self.rule, fleet)
         return twin
 
-    def at_clock(self, clock: float) -> World:
-        """The same where work begins at this second, at which devices may be busy."""
+    def beginning(self, clock: float, states: LocalStates | None) -> World:
+        """Return the same world where nobody has computed anything yet, in a round that begins.
+
+        Args:
+            clock: the second at which work begins: devices may be busy then.
+            states: what the clients' optimisers remember, where the local rule keeps it.
+        """
         fleet = self.fleet.at(clock)
-        if fleet is self.fleet:
+        if fleet is self.fleet and states is None:
             return self
-        twin = self._twin()
-        twin.fleet = fleet
-        twin.costs = replace(self.costs, fleet=fleet)
-        return twin
-
-    def remembering(self, states: LocalStates | None) -> World:
-        """Return the same world in a round that begins with these states of the clients' optimisers."""
-        if states is None:
-            return self
-        twin = self._twin()
-        twin.states = states
-        return twin
-
-    def _twin(self) -> World:
-        """Return the same world, in which nobody has computed anything yet."""
         twin = copy.copy(self)
+        twin.states = states
+        if fleet is not self.fleet:
+            twin.fleet = fleet
+            twin.costs = replace(self.costs, fleet=fleet)
         twin.cache = RoundCache(twin, self.initial, -1)
         return twin
 

@@ -75,7 +75,7 @@ class Replay(Configured):
 
     def _evaluated_like(self, stored: RoundRecord, replayed: RoundRecord, t: int) -> RoundRecord:
         """Return the replayed record, evaluated also where a run once ended that was then given more rounds."""
-        world = self.setup.at(t).world
+        world = self.setup.world_at(t)
         params = self._simulation.params
         record = replayed.copy()
         if "test" in stored and "test" not in record:

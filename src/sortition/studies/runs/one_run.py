@@ -233,7 +233,7 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:
     _add_availability(run, simulation.played)
     last_round = simulation.played - 1
-    evaluator = run.setup.at(last_round).world.evaluator
+    evaluator = run.setup.world_at(last_round).evaluator
     client_scores = evaluator.client_scores(simulation.params)
     totals = RunSummary(totals=simulation.totals, clock=simulation.clock)
     return _write_summary(run, client_scores, {**totals, **journals.audit_summary()})

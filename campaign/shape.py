@@ -126,8 +126,8 @@ LATER: Mapping[str, tuple[str, ...]] = {
     "tasks beyond labels": (
         "simulation/task_data.py",
         "simulation/setup.py:Setup._check_labels",
-        "simulation/evaluator.py:Evaluator._client_metrics",
-        "simulation/evaluator.py:Evaluator._metrics_of",
+        "simulation/world.py:Evaluator._client_metrics",
+        "simulation/world.py:Evaluator._metrics_of",
     ),
 }
 """What came to these rooms after they got one driver: a file, or a class or function of a file."""

@@ -22,7 +22,6 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
-from sortition.core.errors import bad
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.questions import Reading
 from sortition.core.turn import Turn
@@ -187,16 +186,12 @@ class OverlappingSimulation(Simulation):
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Find out when the work of each member ends, and charge what it does."""
-        self._end_questions(turn)
+        members, examples = self._sent_to_work(turn, cohort)
         current = self.current
         ids = cohort.ids
         t = turn.index
         self.clock = self.clock + current.seconds_asking
         world = current.world
-        fates, progress = self.setup.faults.fates(t, ids)
-        members = SentCohort(ids, fates)
-        current.sent_cohorts.append(members)
-        examples = self._charge_training(ids, fates, progress)
         current.ledger.training(members.started, n_answered=0, n_wasted=0)
         limit = self.pace.deadline_after(self.seen)
         to_train = self._send(members, t, examples, limit)
@@ -468,18 +463,14 @@ class OverlappingSimulation(Simulation):
 
     def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
         """Return the factors by which the updates of these clients count less."""
-        updates = self.current.updates
-        return rule.discounts(staleness, None if updates is None else updates.rows)
+        return rule.discounts(staleness, self.current.updates.rows)
 
     def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
         """Combine the updates, and make the server's step."""
-        updates = self.current.updates
-        if updates is None:
-            raise bad("step", "called after collect", "a call without")
         if not cohort.ids.size and not self.flying:
             self._wait_for_somebody()
         if done.size:
-            self._move(cohort, done, weights, updates)
+            self._move(cohort, done, weights, self.current.updates)
         return {}
 
 

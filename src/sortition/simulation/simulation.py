@@ -46,6 +46,7 @@ from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.batteries import DailyLife
 from sortition.simulation.current_round import (
+    LANES,
     CohortAtWork,
     CurrentRound,
     ScreenedTraining,
@@ -56,10 +57,9 @@ from sortition.simulation.current_round import (
 )
 from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import Training, Trainings
-from sortition.simulation.round_costs import LANES, NUMBER
+from sortition.simulation.round_cache import Trainings
 from sortition.simulation.setup import Setup, model_size
-from sortition.simulation.world import TrainedCohort, World
+from sortition.simulation.world import NUMBER, TrainedCohort, World
 
 PATIENCE = 600.0  # simulated seconds that a server waits for somebody eligible before it skips a round
 NO_CRASH = len(POINTS)  # a point that no round reaches
@@ -91,7 +91,7 @@ def run(
     return simulation
 
 
-def train_all(trainings: Sequence[Training | Trainings]) -> None:
+def train_all(trainings: Sequence[Trainings]) -> None:
     """Train for several runs at once; each is charged its share of the seconds, by examples."""
     started_at = time.perf_counter()
     waiting = [(training, part) for training in trainings for part in training.parts if part.ids.size]
@@ -244,7 +244,7 @@ class Simulation:
         self.before_training()
         return self.after_training()
 
-    def before_training(self) -> Training | Trainings:
+    def before_training(self) -> Trainings:
         """Play the first half of a round: choose a cohort and return its training, which the caller may do beforehand.
 
         If the server crashes here, start over from the saved state; it crashes at most once a round.
@@ -265,25 +265,17 @@ class Simulation:
     def after_training(self) -> RoundRecord:
         """Play the second half: train what nobody has trained yet, take the updates, step, record."""
         try:
-            return self._close_round()
+            return self.driver.close_round()
         except Crash:
             self._restore()
             self._open_round()
-            return self._close_round()
+            return self.driver.close_round()
 
-    def _open_round(self) -> Training | Trainings:
+    def _open_round(self) -> Trainings:
         self.driver.open_round()
         self.driver.dispatch()
         self.current.opened_at = time.perf_counter()
         return self.current.training
-
-    def _close_round(self) -> RoundRecord:
-        training = self.current.training
-        if isinstance(training, Training):  # where rounds overlap, what a step needs is trained when it is due
-            started_at = time.perf_counter()
-            training.cache.train(training.ids, training.tracked)
-            training.seconds += time.perf_counter() - started_at
-        return self.driver.close_round()
 
     def crash_if_due(self, point: str) -> None:
         """Crash at this point, if the server does so in this round."""
@@ -430,41 +422,42 @@ class Simulation:
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Find out who will answer in time, and charge everybody's work."""
-        self._end_questions(turn)
         current = self.current
         world = current.world
         ids = cohort.ids
         t = turn.index
-        fates, progress = self.setup.faults.fates(t, ids)
+        members, examples = self._sent_to_work(turn, cohort)
         seconds = world.costs.seconds(ids, t)
         end = world.fleet.close(
             ids,
             seconds,
             target=self.setup.cohort_pace.target(cohort),
             t=t,
-            silent=fates >= 0,
+            silent=members.fates >= 0,
             limit=self.setup.cohort_pace.deadline_after(self.seen),
         )
-        examples = self._charge_training(ids, fates, progress)
         current.ledger.passes["wasted"] += int(examples[~end.answered].sum())
-        members = SentCohort(ids, fates)
-        current.sent_cohorts.append(members)
         current.at_work = CohortAtWork(
             cohort=cohort, members=members, end=end, answering=ids[end.answered], seconds=seconds[end.answered]
         )
         to_train = current.at_work.answering
         if self._folds(to_train.size):  # then it is trained when the round is closed, block by block
             to_train = NOBODY
-        current.training = world.training(self.params, to_train, self.reported, t)
+        current.training = Trainings([world.training(self.params, to_train, self.reported, t)])
 
-    def _charge_training(self, ids: Ids, fates: Array, progress: Floats) -> Ids:
-        """Charge the computing of clients that are sent to work; return on how many examples each computes."""
+    def _sent_to_work(self, turn: Turn, cohort: Cohort) -> tuple[SentCohort, Ids]:
+        """Charge the computing of a cohort; return who falls silent, and on how many examples each client computes."""
+        self._end_questions(turn)
+        ids = cohort.ids
+        fates, progress = self.setup.faults.fates(turn.index, ids)
+        members = SentCohort(ids, fates)
+        self.current.sent_cohorts.append(members)
         costs = self.current.world.costs
         examples = _done_part(costs.examples(ids), progress)
         steps = _done_part(costs.steps(ids), progress)
         started = fates != FATES.index("before")
         self.current.ledger.compute(ids[started], examples[started], steps[started])
-        return examples
+        return members, examples
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Train those whose answers come in time; return whose updates are sound."""

@@ -2,8 +2,8 @@
 
 ``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> TrainedCohort``
 trains a cohort and computes what it reports. Models are flat float32 vectors: params (P,), deltas (k, P). Everything
-random depends on (seed, t, client); a client costs nothing until it is asked or selected. What work costs is in
-:mod:`.costs` (``world.costs``), how good a model is in :mod:`.evaluator` (``world.evaluator``).
+random depends on (seed, t, client); a client costs nothing until it is asked or selected. ``world.costs`` says what
+work costs (examples, SGD steps, simulated seconds), ``world.evaluator`` how good a model is.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.signals import Signal
+from sortition.core.signals import BATCH_LOSS, Signal
 from sortition.data import Dataset
 from sortition.learning import LocalRule
+from sortition.learning.evaluation import Passes
 from sortition.learning.fitting import learner_for, trains_on_one
 from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
 from sortition.learning.vector import Vector
 from sortition.simulation.adaptive_attacks import adversaries_of
 from sortition.simulation.attacks import Adversaries, Attacks
-from sortition.simulation.devices import ClientData, Devices, Fleet
-from sortition.simulation.evaluator import Evaluator
-from sortition.simulation.holdings import Holdings
+from sortition.simulation.devices import FORWARD, ClientData, Devices, Fleet
+from sortition.simulation.holdings import Holdings, means
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import RoundCache, Training, tracked_by
-from sortition.simulation.round_costs import Costs
 from sortition.simulation.task_data import data_for, is_multi_label
 
 MEASURED = ("train", "holdout")
+EXAMPLES_OF_A_BLOCK = 4096  # whose outputs are in memory together
+NUMBER = 4  # bytes
 OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
 
 
@@ -65,6 +66,151 @@ class TrainedCohort:
     durations: Floats
     losses: npt.NDArray[np.float32]
     states: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of training and of answering, for clients with their data and devices; nothing is computed for them.
+
+    Attributes:
+        rule: local training.
+        trained: who trains on which examples.
+        measured: who measures losses on which examples.
+        fleet: the clients' devices.
+        size: how many numbers the model has.
+    """
+
+    rule: LocalRule
+    trained: Holdings
+    measured: Holdings
+    fleet: Fleet
+    size: int
+
+    def examples(self, ids: Ids) -> Ids:
+        """Return on how many examples ``ids`` compute forward and backward when they train (k,)."""
+        return self._examples_of_size[self._size_index[ids]]
+
+    def steps(self, ids: Ids) -> Ids:
+        """Return the SGD steps of ``ids`` in one round (k,)."""
+        return self._steps_of_size[self._size_index[ids]]
+
+    @cached_property
+    def _unique_sizes(self) -> tuple[Ids, Ids]:
+        """The different sizes of clients, and which of them each client has."""
+        return np.unique(self.trained.sizes, return_inverse=True)
+
+    @property
+    def _size_index(self) -> Ids:
+        return self._unique_sizes[1]
+
+    @cached_property
+    def _examples_of_size(self) -> Ids:
+        return np.array([self.rule.examples_of(size) for size in self._unique_sizes[0].tolist()], np.int64)
+
+    @cached_property
+    def _steps_of_size(self) -> Ids:
+        return np.array([self.rule.steps_of(size) for size in self._unique_sizes[0].tolist()], np.int64)
+
+    def seconds(self, ids: Ids, t: int) -> Floats:
+        """Return the time in which ``ids`` receive the model, train and answer (k,)."""
+        model_bytes = NUMBER * self.size
+        return self.fleet.seconds(ids, t, self.examples(ids), down=model_bytes, up=model_bytes)
+
+    @property
+    def quiet_seconds(self) -> Floats:
+        """Time in which each client receives the model, trains and answers (N,), at no busy hour, without jitter."""
+        fleet = self.fleet
+        everybody = np.arange(fleet.n_clients)
+        sending = NUMBER * self.size / fleet.bandwidth_down + NUMBER * self.size / fleet.bandwidth_up
+        return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
+
+    def resources(self, client: int, t: int) -> Floats:
+        """Return the time (2,) in which a client trains, and in which it sends the model once."""
+        n_examples = int(self.examples(np.array([client]))[0])
+        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, NUMBER * self.size])
+
+    def examples_read(self, signal: Signal, ids: Ids) -> Ids:
+        """Return on how many examples ``ids`` compute when they answer a signal of the model (k,)."""
+        if signal.backward:  # a gradient is that of the training part
+            return self.trained.sizes[ids]
+        sizes = self.measured.sizes[ids]
+        if signal.compute is BATCH_LOSS.compute and self.rule.batch is not None:
+            return np.minimum(sizes, self.rule.batch)
+        return sizes
+
+    def seconds_read(self, signal: Signal, ids: Ids, t: int) -> Floats:
+        """Return the time in which ``ids`` receive the model and answer a signal of it (k,)."""
+        n_bytes = NUMBER * (self.size + signal.floats_down)
+        cost_of_pass = 1.0 if signal.backward else FORWARD
+        return self.fleet.seconds(ids, t, cost_of_pass * self.examples_read(signal, ids), down=n_bytes)
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Passes over the test examples and over the clients' own.
+
+    Attributes:
+        test: passes over the test set.
+        client_passes: passes over all clients' examples.
+        parts: which of these each client is evaluated on.
+    """
+
+    test: Passes
+    client_passes: Passes
+    parts: Holdings
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher score of a client is a better one."""
+        return self.test.objective is None or bool(self.test.objective.rule.higher_is_better)
+
+    def score(self, params: Vector) -> dict[str, float]:
+        """Return the loss on the test set, and the accuracy or the task's metric."""
+        objective = self.test.objective
+        if objective is None:
+            losses, hits = self.test.losses_and_hits(params)
+            return {"loss": float(losses.mean(dtype=np.float64)), "accuracy": float(hits.mean())}
+        judged = self.test.judge(params)
+        scores = {"loss": float(judged.losses.mean(dtype=np.float64))}
+        if not objective.judges_by_loss:
+            scores[objective.rule.metric_name] = objective.metric(judged.outputs, judged.targets)
+        return scores
+
+    def client_scores(self, params: Vector) -> Floats:
+        """Return the accuracy, or the task's metric, of each client (N,), on its hold-out or its training part."""
+        objective = self.client_passes.objective
+        if objective is not None and not objective.judges_by_loss:
+            return self._client_metrics(objective, params)
+        losses, hits = self.client_passes.losses_and_hits(params)
+        index, sizes = self.parts.gather(np.arange(len(self.parts)))
+        if objective is not None:
+            return means(losses[index], sizes)
+        return means(hits.astype(np.float32)[index], sizes)
+
+    def _client_metrics(self, objective: Objective, params: Vector) -> Floats:
+        """Evaluate clients in blocks whose outputs are in memory together."""
+        scores = []
+        block: list[int] = []
+        n_examples = 0
+        for client, size in enumerate(self.parts.sizes.tolist()):
+            if block and n_examples + size > EXAMPLES_OF_A_BLOCK:
+                scores += self._metrics_of(block, objective, params)
+                block = []
+                n_examples = 0
+            block.append(client)
+            n_examples += size
+        scores += self._metrics_of(block, objective, params)
+        return np.array(scores)
+
+    def _metrics_of(self, clients: list[int], objective: Objective, params: Vector) -> list[float]:
+        index, sizes = self.parts.gather(np.array(clients))
+        judged = self.client_passes.judge(params, index)
+        outputs = judged.outputs.split(sizes.tolist())
+        targets = judged.targets.split(sizes.tolist())
+        return [
+            objective.metric(client_outputs, client_targets)
+            for client_outputs, client_targets in zip(outputs, targets, strict=True)
+        ]
 
 
 class World:

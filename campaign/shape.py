@@ -64,7 +64,6 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "federation/recording.py:step_record",
         "federation/recording.py:_step_details",
         "federation/model_engine.py:Engine.rebased",
-        "federation/model_engine.py:ModelEngine.rebased",
         "federation/options.py:Options._check_pace",
         "flower/aggregation.py:FlowerEngine.rebased",
         "flower/strategy.py:SelectorStrategy._check_pace",

@@ -7,7 +7,6 @@ they do not, or where another rule combines the updates, the strategy is given o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from logging import WARNING
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from sortition.core.errors import InputError
 from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
-from sortition.federation.model_engine import Combining, Step, learning_rate_of
+from sortition.federation.model_engine import Combining, Engine, Step, learning_rate_of
 from sortition.federation.model_screening import moved, no_further
 from sortition.flower import codec
 from sortition.flower.averaged_metrics import first_metrics, is_amount
@@ -43,7 +42,7 @@ class _Counted(NamedTuple):
     notes: Notes
 
 
-class FlowerEngine:
+class FlowerEngine(Engine):
     """Keeps the model by the user's strategy.
 
     Args:
@@ -52,17 +51,11 @@ class FlowerEngine:
     """
 
     def __init__(self, base: BaseStrategy, combining: Combining) -> None:
+        super().__init__({}, combining)
         self.base = base
-        self.combining = combining
         self.server_round = 0
         self.config: Mapping[str, object] = {}
         self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop
-        self._model: Model = {}
-
-    @property
-    def model(self) -> Model:
-        """The model that clients get now."""
-        return self._model
 
     def show(self, arrays: ArrayRecord) -> None:
         """Take the arrays that Flower's loop holds: a strategy may have changed them between rounds."""
@@ -93,7 +86,7 @@ class FlowerEngine:
         if self.base.model in model_records:
             key = self.base.model
         message.content = RecordDict({**message.content, key: codec.to_record(model)})
-        return replace(reply, model=model, native=message)
+        return super().rebased(reply, model)
 
     def step(self, made_of: Step) -> Notes:
         """Take the strategy's next model and metrics; none where nobody has a weight."""

@@ -29,13 +29,13 @@ from sortition.core.selector import Needs
 from sortition.core.signals import UPDATE, ModelSize, parse_sketch_name
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-from sortition.federation.deadline import first_come
 from sortition.federation.driver import Arrivals
 from sortition.federation.members import Members
 from sortition.federation.messages import NOBODY, Ask, Handle, Kind, Peer, Profile, Reply, Transport
 from sortition.federation.model_engine import Engine, Step
 from sortition.federation.model_screening import Judge, ModelCheck, moved, not_finite, reported_rows
 from sortition.federation.options import Options
+from sortition.federation.pace import first_come
 from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
 
 FIRST_LOOK = 0.02  # seconds between the first two looks for replies; later ones are further apart

@@ -366,6 +366,9 @@ class OverlappingSimulation(Simulation):
             del self.work[selection]
             self._untrained.pop(selection, None)
 
+    def _train_cohort(self) -> None:
+        """Train nobody yet: what a step needs is trained when it is due."""
+
     # -- the step ------------------------------------------------------------------------------------------------------
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:

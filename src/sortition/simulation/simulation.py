@@ -265,17 +265,29 @@ class Simulation:
     def after_training(self) -> RoundRecord:
         """Play the second half: train what nobody has trained yet, take the updates, step, record."""
         try:
-            return self.driver.close_round()
+            return self._close_round()
         except Crash:
             self._restore()
             self._open_round()
-            return self.driver.close_round()
+            return self._close_round()
 
     def _open_round(self) -> Trainings:
         self.driver.open_round()
         self.driver.dispatch()
         self.current.opened_at = time.perf_counter()
         return self.current.training
+
+    def _close_round(self) -> RoundRecord:
+        self._train_cohort()
+        return self.driver.close_round()
+
+    def _train_cohort(self) -> None:
+        """Train those who have not trained with others."""
+        training = self.current.training
+        started_at = time.perf_counter()
+        for part in training.parts:
+            part.cache.train(part.ids, part.tracked)
+        training.seconds += time.perf_counter() - started_at
 
     def crash_if_due(self, point: str) -> None:
         """Crash at this point, if the server does so in this round."""

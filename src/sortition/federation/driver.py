@@ -47,11 +47,13 @@ class Arrivals:
         ids: members whose update arrived and is sound, in the cohort's order.
         faults: members whose update is unsound, and why.
         durations: seconds from the dispatch of each of ``ids`` to its arrival; None where there is no clock.
+        reports: what the members of ``ids`` reported, by signal.
     """
 
     ids: Ids
     faults: Mapping[int, str] = field(default_factory=dict)
     durations: Floats | None = None
+    reports: Mapping[str, Answers] = field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -79,10 +81,6 @@ class Backend(Protocol):
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Wait until the round is over, and return whose update can be used."""
-        ...
-
-    def reports(self, ids: Ids) -> Mapping[str, Answers]:
-        """Return what these members reported, by signal."""
         ...
 
     def step(self, cohort: Cohort, ids: Ids, weights: Floats) -> Mapping[str, object]:
@@ -425,10 +423,9 @@ class Driver:
         rule = self.pace.rule
         staleness = registrar.flights.staleness(arrivals.ids, registrar.version)
         discounts = self._overlapping.discounts(rule.rule, arrivals.ids, staleness)
-        reports = self.backend.reports(arrivals.ids)
         step = registrar.receive(
             arrivals.ids,
-            reports,
+            arrivals.reports,
             discounts=discounts,
             normalise=rule.normalise,
             durations=arrivals.durations,
@@ -506,8 +503,7 @@ class Driver:
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the registrar's turn, and return whose updates may be aggregated."""
         registrar = self._registrar("close_round")
-        reports = self.backend.reports(arrivals.ids)
-        return registrar.finish(turn, arrivals.ids, reports, durations=arrivals.durations)
+        return registrar.finish(turn, arrivals.ids, arrivals.reports, durations=arrivals.durations)
 
     @staticmethod
     def _notes(opened: OpenRound, arrivals: Arrivals) -> Notes:

@@ -721,7 +721,7 @@ class Messenger:
         ids = self.used(cohort)
         self._keep_models({client: sound_models[client] for client in ids.tolist()})
         self._log_training(cohort)
-        return Arrivals(ids, training.faults)
+        return Arrivals(ids, training.faults, reports=self._reports(ids))
 
     def _keep_models(self, models: dict[int, Model]) -> None:
         """Keep the models that the step is made of."""
@@ -769,7 +769,7 @@ class Messenger:
         counts = first_come(cohort.ids, seconds, target=self.options.pace.target(cohort), deadline=np.inf)
         return cohort.ids[counts]
 
-    def reports(self, ids: Ids) -> Mapping[str, Answers]:
+    def _reports(self, ids: Ids) -> Mapping[str, Answers]:
         """Return what these members reported with their models."""
         return reported_rows(
             self.needs.reports, ids, replies=self.training.replies, models=self.training.models, model=self.engine.model

@@ -324,7 +324,7 @@ class OverlappingMessenger(Messenger):
             self.logger.warning("Client %s is left out: %s", self.members[client].name, reason)
         ids = np.array(sorted(training.models), np.int64)
         seconds = np.array([self.landed[client].seconds for client in ids.tolist()])
-        return Arrivals(ids, training.faults, durations=seconds)
+        return Arrivals(ids, training.faults, durations=seconds, reports=self._reports(ids))
 
     def _rebased(self, client: int, reply: Reply) -> Reply:
         """Return w_v + (w_k − w_{v−τ}); a model of another form stays as it is, and is refused when it is judged."""

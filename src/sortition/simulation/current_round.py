@@ -18,7 +18,7 @@ import numpy as np
 from sortition.aggregation.clipping import clip_rows
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
-from sortition.core.guards.answer_screening import Answers, row_norms
+from sortition.core.guards.answer_screening import row_norms
 from sortition.core.intake import UpdateVerdict
 from sortition.core.questions import Measure, Reading
 from sortition.core.signals import Signal
@@ -250,7 +250,6 @@ class CurrentRound:
         at_work: the cohort at work, where rounds do not overlap.
         updates: the updates that the step is made of.
         losses: (k,) mean training losses of their clients.
-        reports: what these clients report, by signal.
         repeated: reports that came twice, or for a selection that was given up, by kind.
     """
 
@@ -271,7 +270,6 @@ class CurrentRound:
     at_work: CohortAtWork = None  # type: ignore[assignment]  # given by dispatch
     updates: SoundUpdates = None  # type: ignore[assignment]  # given by collect
     losses: Vector | None = None
-    reports: dict[str, Answers] = field(default_factory=dict)
     repeated: dict[str, int] = field(default_factory=dict)
 
     @classmethod

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.questions import Reading
@@ -32,14 +32,12 @@ from sortition.learning.vector import Vector
 from sortition.simulation.current_round import CurrentRound, SentCohort, as_rows, screen_updates
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import (
-    Result,
     RoundCache,
     Tracked,
     Training,
     Trainings,
-    in_blocks,
+    joined_readings,
     tracked_by,
-    updates_of,
 )
 from sortition.simulation.setup import Setup
 from sortition.simulation.simulation import Simulation, train_all
@@ -381,17 +379,22 @@ class OverlappingSimulation(Simulation):
         if current.training is not None:
             idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
         self._train_what_is_needed(parts)
-        outcome = self._outcome(ids, flights, parts)
+        outcome = current.world.outcome(
+            [(self.work[selection].cache, ids[rows]) for selection, rows in parts.items()],
+            self.reported,
+            durations=np.array([flight.seconds for flight in flights]),
+        )
         screened = screen_updates(outcome, self._arriving_updates(outcome, parts), self.registrar.judge_updates)
         current.ledger.training(NOBODY, n_answered=ids.size, n_wasted=0)
         examples = np.array([flight.examples for flight in flights], np.int64)
-        self._take(screened, self._arriving_reports(outcome, parts), examples)
+        reports = self._take(screened, self._arriving_reports(outcome, parts), examples)
         self.note_durations(outcome.durations, n_unanswered=0)
         self.arrived = {}
         for selection, rows in parts.items():
             self._forget(selection, ids[rows].tolist())
         current.watch.lap("train", less=idle_seconds)
-        return Arrivals(screened.sound_ids, screened.reasons, outcome.durations[screened.is_sound])
+        durations = outcome.durations[screened.is_sound]
+        return Arrivals(screened.sound_ids, screened.reasons, durations=durations, reports=reports)
 
     def _train_what_is_needed(self, needed_selections: Collection[int]) -> None:
         """Train everything that waits, if the step needs some of it and nobody trained it beforehand."""
@@ -402,36 +405,6 @@ class OverlappingSimulation(Simulation):
 
     def _is_trained(self, flight: Flight) -> bool:
         return self.work[flight.selection].has_trained(flight.client)
-
-    def _outcome(self, ids: Ids, flights: list[Flight], parts: Mapping[int, slice]) -> TrainedCohort:
-        """Return what the trainings of these clients gave, as they send it."""
-        world = self.current.world
-        results: list[Result] = []
-        for selection, rows in parts.items():
-            results += self.work[selection].cache.results(ids[rows])
-        blocks = in_blocks(results)
-        states = [block.states[rows] for block, rows in blocks if block.states is not None]
-        return TrainedCohort(
-            ids=ids,
-            deltas=world.updates_as_sent(ids, updates_of(blocks, self.params.size)),
-            reports=self._reports_sent(ids, parts),
-            durations=np.array([flight.seconds for flight in flights]),
-            losses=np.concatenate([np.empty(0, np.float32), *(block.losses[rows] for block, rows in blocks)]),
-            states=np.concatenate(states) if states else None,
-        )
-
-    def _reports_sent(self, ids: Ids, parts: Mapping[int, slice]) -> dict[str, Reading]:
-        """Return what these clients report with their updates, by signal, as they send it."""
-        signals = self.reported
-        if not signals:
-            return {}
-        values: dict[str, list[Array]] = {signal.name: [] for signal in signals}
-        for selection, rows in parts.items():
-            cache = self.work[selection].cache
-            for signal in signals:
-                values[signal.name].append(cache.read(signal, ids[rows]).values)
-        world = self.current.world
-        return {signal.name: world.as_sent(signal, _reading(ids, values[signal.name])) for signal in signals}
 
     def _arriving_updates(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> Vector:
         """Return the updates as they arrive (k, P), some of them damaged."""
@@ -451,7 +424,7 @@ class OverlappingSimulation(Simulation):
         reports = [faults.reports(selection, _part_of(outcome, rows)) for selection, rows in parts.items()]
         if len(reports) == 1:
             return reports[0]
-        return {name: _joined_answers(outcome.ids, [part[name] for part in reports]) for name in outcome.reports}
+        return {name: _joined_answers([part[name] for part in reports]) for name in outcome.reports}
 
     def _weights_of(self, ids: Ids) -> Floats:
         """Return the weights that the updates of these clients will have in the step."""
@@ -500,18 +473,11 @@ def _part_of(outcome: TrainedCohort, rows: slice) -> TrainedCohort:
     )
 
 
-def _reading(ids: Ids, parts: list[Array]) -> Reading:
-    """Return a reading of all parts, which are in the order of ``ids``."""
-    if not parts:
-        return Reading.empty()
-    return Reading(ids, np.concatenate(parts))
-
-
-def _joined_answers(ids: Ids, parts: list[Answers]) -> Answers:
-    """Return the answers of several selections together; ``ids`` are their clients, in order."""
+def _joined_answers(parts: list[Answers]) -> Answers:
+    """Return the answers of several selections together."""
     readings = [part for part in parts if isinstance(part, Reading)]
     if len(readings) == len(parts):
-        return _reading(ids, [reading.values for reading in readings])
+        return joined_readings(readings)
     rows: dict[int, Any] = {}
     for part in parts:
         if isinstance(part, Reading):

@@ -78,6 +78,16 @@ def updates_of(parts: Sequence[BlockRows], n_parameters: int) -> Vector:
     return updates
 
 
+def joined_readings(readings: Sequence[Reading]) -> Reading:
+    """Return the rows of several readings, of different clients, one after the other."""
+    if not readings:
+        return Reading.empty()
+    if len(readings) == 1:
+        return readings[0]
+    ids = np.concatenate([reading.ids for reading in readings])
+    return Reading(ids, np.concatenate([reading.values for reading in readings]))
+
+
 @dataclass(slots=True)
 class Training:
     """The local training of one selection: done alone, or together with others.

@@ -57,7 +57,7 @@ from sortition.simulation.current_round import (
 )
 from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import Trainings
+from sortition.simulation.round_cache import Trainings, joined_readings
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import NUMBER, TrainedCohort, World
 
@@ -481,14 +481,17 @@ class Simulation:
         n_unused = int(at_work.end.late.sum()) + at_work.members.with_fate("after").size
         current.ledger.training(at_work.members.started, int(at_work.end.answered.sum()), n_unused)
         reports = self.setup.faults.reports(turn.index, outcome)
-        self._take(screened, reports, examples=current.world.costs.examples(outcome.ids))
+        reports = self._take(screened, reports, examples=current.world.costs.examples(outcome.ids))
         current.watch.lap("train", less=idle_seconds)
         self.crash_if_due("finish")
         self.note_durations(at_work.seconds, n_unanswered=int((~at_work.end.answered).sum()))
-        return Arrivals(screened.sound_ids, screened.reasons, at_work.seconds[screened.is_sound])
+        durations = at_work.seconds[screened.is_sound]
+        return Arrivals(screened.sound_ids, screened.reasons, durations=durations, reports=reports)
 
-    def _take(self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids) -> None:
-        """Keep the results of a training for the step: sound updates, their losses and reports, optimisers' states.
+    def _take(self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids) -> dict[str, Answers]:
+        """Keep the results of a training for the step: sound updates, their losses, optimisers' states.
+
+        Return what the clients of sound updates, and the server, report.
 
         Args:
             screened: what the training gave.
@@ -505,9 +508,9 @@ class Simulation:
             reports = {name: _restricted(answers, sound_ids) for name, answers in reports.items()}
             if self.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
                 current.ledger.passes["wasted"] += int(examples[~screened.is_sound].sum())
-        current.reports = reports | self._server_reports(sound_ids)
         if outcome.states is not None and self.local is not None:
             self.local = self.local.after(outcome.ids, outcome.states)
+        return reports | self._server_reports(sound_ids)
 
     def note_durations(self, seconds: Floats, n_unanswered: int) -> None:
         """Remember how long trainings took, where the deadline follows them."""
@@ -592,10 +595,6 @@ class Simulation:
     def _weights_of(self, ids: Ids) -> Floats:
         """Return the weights that the updates of these clients have in the step."""
         return self.current.at_work.cohort.weights_of(ids)[0]
-
-    def reports(self, done: Ids) -> Mapping[str, Answers]:
-        """Return what these members report."""
-        return self.current.reports
 
     # -- the next model, and the record of the round -------------------------------------------------------------------
 
@@ -827,10 +826,7 @@ def _restricted(answers: Answers, ids: Ids) -> Answers:
 def _joined(blocks: Sequence[TrainedCohort], signals: Sequence[Signal]) -> TrainedCohort:
     """Return all blocks as one cohort."""
     ids = np.concatenate([block.ids for block in blocks])
-    reports = {
-        signal.name: Reading(ids, np.concatenate([block.reports[signal.name].values for block in blocks]))
-        for signal in signals
-    }
+    reports = {signal.name: joined_readings([block.reports[signal.name] for block in blocks]) for signal in signals}
     return TrainedCohort(
         ids=ids,
         deltas=np.concatenate([block.deltas for block in blocks]),

@@ -20,7 +20,7 @@ from torch import nn
 
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.population import Population
@@ -38,7 +38,7 @@ from sortition.simulation.attacks import Adversaries, Attacks
 from sortition.simulation.devices import FORWARD, ClientData, Devices, Fleet
 from sortition.simulation.holdings import Holdings, means
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import RoundCache, Training, tracked_by
+from sortition.simulation.round_cache import RoundCache, Training, in_blocks, joined_readings, tracked_by, updates_of
 from sortition.simulation.task_data import data_for, is_multi_label
 
 MEASURED = ("train", "holdout")
@@ -450,42 +450,54 @@ class World:
     def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
         """Train ``ids`` from ``params``; return the updates, and the signals that clients report with them."""
         self.training(params, ids, signals, t).alone()
-        return self._outcome(self._cache_of(params, t), ids, signals)
+        return self.outcome([(self._cache_of(params, t), ids)], signals, self.costs.seconds(ids, t))
 
     def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[TrainedCohort]:
         """Train some clients at a time; their updates are forgotten before the next ones train."""
         cache = self._cache_of(params, t)
         for block in cache.in_blocks(ids, tracked_by(signals), max_bytes=0):
-            yield self._outcome(cache, block, signals)
+            yield self.outcome([(cache, block)], signals, self.costs.seconds(block, t))
 
     @property
     def block(self) -> int:
         """How many clients of :meth:`train_in_blocks` are trained together."""
         return self.cache.block
 
-    def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
-        """Return what a training gave, as clients send it."""
-        deltas = self.updates_as_sent(ids, cache.updates(ids))
-        results = cache.results(ids)
-        states = [block.states[row] for block, row in results if block.states is not None]
+    def outcome(
+        self, parts: Sequence[tuple[RoundCache, Ids]], signals: Sequence[Signal], durations: Floats
+    ) -> TrainedCohort:
+        """Return what trainings gave, as clients send it.
+
+        Args:
+            parts: models, and who trained with each; they follow each other.
+            signals: what clients report.
+            durations: (k,) simulated seconds of all these trainings.
+        """
+        ids = np.concatenate([NOBODY, *(trained_ids for _, trained_ids in parts)])
+        blocks = in_blocks([result for cache, trained_ids in parts for result in cache.results(trained_ids)])
+        states = [block.states[rows] for block, rows in blocks if block.states is not None]
+        reports: dict[str, Reading] = {}
+        for signal in signals:
+            readings = [cache.read(signal, trained_ids) for cache, trained_ids in parts]
+            reports[signal.name] = self._as_sent(signal, joined_readings(readings))
         return TrainedCohort(
             ids=ids,
-            deltas=deltas,
-            reports={signal.name: self._answers(cache, signal, ids) for signal in signals},
-            durations=self.costs.seconds(ids, cache.t),
-            losses=np.array([block.losses[row] for block, row in results], np.float32),
-            states=np.stack(states) if states else None,
+            deltas=self._updates_as_sent(ids, updates_of(blocks, self.initial.size)),
+            reports=reports,
+            durations=durations,
+            losses=np.concatenate([np.empty(0, np.float32), *(block.losses[rows] for block, rows in blocks)]),
+            states=np.concatenate(states) if states else None,
         )
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """Return the model that a cohort would give; its training has randomness of its own."""
         deltas = RoundCache(self, params, t, "rehearsal").updates(cohort.ids)
-        return params + weighted_sum(cohort.weights, self.updates_as_sent(cohort.ids, deltas))
+        return params + weighted_sum(cohort.weights, self._updates_as_sent(cohort.ids, deltas))
 
     def _answers(self, cache: RoundCache, signal: Signal, ids: Ids) -> Reading:
-        return self.as_sent(signal, cache.read(signal, ids))
+        return self._as_sent(signal, cache.read(signal, ids))
 
-    def as_sent(self, signal: Signal, reading: Reading) -> Reading:
+    def _as_sent(self, signal: Signal, reading: Reading) -> Reading:
         """Return what clients answer, true or not, where this reading is the truth."""
         if self.adversaries is None:
             return reading
@@ -495,7 +507,7 @@ class World:
             label_counts = np.empty((self.n_clients, 0), np.int64)
         return self.adversaries.reading(signal, reading, label_counts)
 
-    def updates_as_sent(self, ids: Ids, deltas: Vector) -> Vector:
+    def _updates_as_sent(self, ids: Ids, deltas: Vector) -> Vector:
         """Return the updates that clients send, honest or not, where these are the honest ones."""
         if self.adversaries is None:
             return deltas

@@ -26,7 +26,7 @@ from sortition.federation.messages import Reply
 from sortition.federation.model_engine import Combining, Engine, Step, learning_rate_of
 from sortition.federation.model_screening import moved, no_further
 from sortition.flower import codec
-from sortition.flower.averaged_metrics import first_metrics, is_amount
+from sortition.flower.averaged_metrics import first_metrics, is_amount, usable_metrics
 from sortition.flower.base_strategy import Aggregate, BaseStrategy
 from sortition.flower.strategy_kinds import PRIVATE, layers
 
@@ -76,7 +76,8 @@ class FlowerEngine(Engine):
         """Return whose metrics cannot be used, where the strategy computes the model from them."""
         if not self.base.kind.reads_metrics:
             return {}
-        return self.base.odd_metrics({client: reply.native.content for client, reply in replies.items()})
+        contents = {client: reply.native.content for client, reply in replies.items()}
+        return usable_metrics(contents, ignored=[self.base.weighted], complete=True)[1]
 
     def rebased(self, reply: Reply, model: Model) -> Reply:
         """Return a stale reply with this model in place of its own: a strategy reads it in the message."""

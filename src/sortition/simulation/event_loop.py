@@ -162,7 +162,7 @@ class OverlappingSimulation(Simulation):
         self.current.seconds_asking = 0.0
         world = world.beginning(self.clock, self.local)
         self.current.world = world
-        world.begin(RoundCache(world, self.params, self.registrar.index, version=version))
+        world.cache = RoundCache(world, self.params, self.registrar.index, version=version)
         is_idle = self.setup.reachable(version, self.clock).copy()
         is_idle[[*self.flying, *self.arrived, *self._ended_now]] = False  # a client has one place per step
         return self._admitted(np.flatnonzero(is_idle), version)

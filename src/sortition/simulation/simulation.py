@@ -541,7 +541,7 @@ class Simulation:
         Then of each block only Σ a_k Δ_k, norms, losses and reports are left: memory does not grow with the cohort.
         """
         world = self.current.world
-        if n_clients <= world.block:
+        if n_clients <= world.cache.block:
             return False
         needs = self.registrar.needs
         updates_are_reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)

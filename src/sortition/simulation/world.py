@@ -458,11 +458,6 @@ class World:
         for block in cache.in_blocks(ids, tracked_by(signals), max_bytes=0):
             yield self.outcome([(cache, block)], signals, self.costs.seconds(block, t))
 
-    @property
-    def block(self) -> int:
-        """How many clients of :meth:`train_in_blocks` are trained together."""
-        return self.cache.block
-
     def outcome(
         self, parts: Sequence[tuple[RoundCache, Ids]], signals: Sequence[Signal], durations: Floats
     ) -> TrainedCohort:
@@ -512,10 +507,6 @@ class World:
         if self.adversaries is None:
             return deltas
         return self.adversaries.updates(ids, np.asarray(deltas))
-
-    def begin(self, cache: RoundCache) -> None:
-        """Use this cache for the model that it holds."""
-        self.cache = cache
 
     def _cache_of(self, params: Vector, t: int) -> RoundCache:
         if self.cache.params is not params or self.cache.t != t:

@@ -32,6 +32,7 @@ class Quantile:
     def __post_init__(self) -> None:
         if not (is_number(self.quantile) and 0 < self.quantile <= 1):
             raise bad("pace.deadline.quantile", "a share in (0, 1]", self.quantile)
+        object.__setattr__(self, "quantile", float(self.quantile))
 
     def seconds(self, durations: Sequence[float]) -> float:
         """Return the deadline after trainings of these durations; infinite ones never ended."""

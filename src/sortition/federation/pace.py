@@ -84,6 +84,10 @@ class Pace:
     def __post_init__(self) -> None:
         self._check_names()
         self._check_numbers()
+        for name in ("overselect", "deadline", "slot", "memory_limit"):
+            value = getattr(self, name)
+            if is_number(value):  # 3 and 3.0 seconds are one setting
+                object.__setattr__(self, name, float(value))
         self._check_kind()
 
     @classmethod

@@ -36,6 +36,12 @@ def test_without_label_counts_the_partition_spreads_labels_over_the_sizes(tmp_pa
     assert "give label_counts" in found.notes[0]
 
 
+def test_a_slip_in_its_pace_is_one_sentence(tmp_path):
+    text = 'cohort = 2\nclients = 9\npace = { quorum = 0.5, late = "use", staleness = { rule = "saa" } }\n'
+    with pytest.raises(InputError, match=r"Unknown key 'rule'; pace\.staleness has name, exponent"):
+        known_federation(write(tmp_path, text))
+
+
 def test_a_first_line_of_numbers_is_a_client(tmp_path):
     counts = np.array([[30, 1], [0, 4], [2, 2]])
     np.savetxt(tmp_path / "floats.csv", counts, delimiter=",")  # 3.0e+01 has a letter

@@ -9,6 +9,7 @@ from tests.simulation import small
 
 from sortition.core import InputError, Round
 from sortition.core.selector import Conditions
+from sortition.federation.deadline import Quantile
 from sortition.federation.pace import Pace
 from sortition.selectors import load
 from sortition.simulation import Devices, Setup, start
@@ -99,6 +100,8 @@ def test_a_deadline_that_nobody_meets_is_refused():
         ("fedcs", {}, Conditions(), "FedCS plans with the paper's 180 s"),
         ("fedcs", {}, Conditions(deadline=30.0), "FedCS plans with the server's deadline, 30 s."),
         ("fedcs", {"deadline": 9.0}, Conditions(), "FedCS plans with 9 s, but the server has no deadline"),
+        ("fedcs", {}, Conditions(deadline_follows=True), "FedCS plans with the server's deadline, which follows"),
+        ("tifl", {}, Conditions(deadline_follows=True), "TiFL leaves out who trains longer than the server's"),
         ("tifl", {}, Conditions(devices_differ=False), "TiFL's tiers are of data sizes alone here"),
         ("tifl", {}, Conditions(deadline=30.0), "TiFL leaves out who trains longer than the server's deadline, 30 s."),
         ("oort", {}, Conditions(devices_differ=False), "Oort's preference for fast clients sees data sizes alone"),
@@ -113,6 +116,8 @@ def test_nothing_is_said_where_every_rule_works():
     works = Conditions(deadline=30.0, devices_differ=True)
     for name, parameters in (("fedcs", {"deadline": 20.0}), ("oort", {}), ("tifl", {"latency_limit": 9.0})):
         assert load(name, **parameters).remarks(works) == ()
+    follows = Conditions(deadline_follows=True, devices_differ=True)
+    assert load("fedcs", deadline=20.0).remarks(follows) == ()
     assert load("oort").remarks(Conditions()) == ()  # nobody knows
 
 
@@ -125,4 +130,12 @@ def test_setups_say_whether_devices_differ():
     assert conditions(speed_spread=1.0).devices_differ
     assert conditions(bandwidth=1e6, bandwidth_spread=1.0).devices_differ
     assert conditions(table=[{"client": 2, "examples_per_second": 3.0}]).devices_differ
+    follows = Setup(
+        world=small.world(),
+        selector=load("uniform"),
+        cohort=2,
+        horizon=1,
+        pace=Pace(deadline=Quantile(0.8)),
+    )
+    assert follows.conditions.deadline_follows
     np.testing.assert_equal(conditions(jitter=0.1).devices_differ, True)

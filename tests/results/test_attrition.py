@@ -26,8 +26,9 @@ FAULTS = {"before": 0.2, "during": 0.2, "after": 0.2, "newcomers": 0.3, "leaving
 
 
 def test_places_are_told_apart():
-    assert ids_by_place(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
-    assert ids_by_place(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
+    fine, bad = ids_by_place([ROUND, BAD])
+    assert fine == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
+    assert bad == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
     totals = count_attrition([ROUND, BAD])
     assert [totals[key] for key in ("selected", "started", "completed", "wasted")] == [6, 5, 4, 1]
     assert [totals[key] for key in ("before", "during", "late", "rejected")] == [1, 1, 3, 1]
@@ -35,6 +36,44 @@ def test_places_are_told_apart():
     assert not has_losses(count_attrition([ROUND]))
     assert counts_per_client([ROUND, BAD], 8)["wasted"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
     assert set(counts_per_client([ROUND], 8)) == {"selected", "completed"}  # nothing lost: as ever
+
+
+def test_work_that_outlives_a_step_is_not_wasted():
+    steps = [
+        {"cohort": [0, 1, 2], "answered": [1], "in_flight": 2},
+        {"cohort": [1, 3], "answered": [2, 1], "in_flight": 2},
+        {"cohort": [4], "answered": [], "too_stale": {"0": "more than 1 versions old"}, "in_flight": 2},
+        {"cohort": [], "answered": [], "notes": {"unsound_updates": [3]}, "in_flight": 1},
+    ]
+    assert [places["wasted"] for places in ids_by_place(steps)] == [[], [], [0], [3]]
+    totals = count_attrition(steps)
+    assert [totals[key] for key in ("started", "completed", "wasted", "in_flight")] == [6, 3, 2, 1]
+    assert counts_per_client(steps, 5)["wasted"].tolist() == [1, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [
+        {"quorum": 0.5, "late": "use", "max_staleness": 1},
+        {"kind": "buffered", "concurrency": 6, "buffer": 2, "refill": "arrival", "deadline": 1.0},
+    ],
+)
+def test_what_overlapping_steps_waste_adds_up(pace, tmp_path):
+    faults = {key: share for key, share in FAULTS.items() if key != "crash"} | {"damaged": 0.1}
+    devices = {"speed": 50.0, "speed_spread": 1.0}
+    table = STUDY | {"rounds": 12, "method": [{"name": "uniform"}], "pace": pace, "devices": devices, "faults": faults}
+    (run,) = study(table, out=tmp_path).runs
+    records = run.records
+    totals = count_attrition(records)
+    began = {(client, record["round"]) for record in records for client in record["cohort"]}
+    assert totals["selected"] == len(began)
+    assert totals["wasted"] > 0
+    never_started = totals["selected"] - totals["started"]
+    silent = sum(len(record.get(fate, ())) for record in records for fate in ("failed", "given_up", "too_stale"))
+    unsound = totals["unsound"]
+    still_at_work = records[-1].get("in_flight", 0)
+    assert totals["selected"] == totals["completed"] + silent + unsound + still_at_work
+    assert 0 <= totals["wasted"] - (silent + unsound - never_started) <= still_at_work
 
 
 def test_a_study_with_faults_and_adversaries(tmp_path):

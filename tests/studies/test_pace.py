@@ -45,12 +45,23 @@ def test_the_table_is_the_setting():
         ({"devices": {"deadline": {"quantile": 0.8}}}, r"Move deadline to \[pace\]: [^{}]*$"),
         ({"pace": {"buffers": 3}}, r"Unknown key 'buffers'; .*pace has .*Did you mean 'buffer'\?"),
         ({"pace": {"kind": "buffered"}}, r"pace\.buffer must be given"),
+        ({"pace": {"staleness": {"rule": "saa"}}}, r"Unknown key 'rule'; pace\.staleness has name, exponent"),
+        ({"pace": {"deadline": {"quantil": 0.8}}}, r"Unknown key 'quantil'; pace\.deadline has quantile\."),
+        ({"pace": {"deadline": {"quantile": 3}}}, r"pace\.deadline\.quantile must be a share in \(0, 1\]; got 3\."),
+        ({"pace": {"deadline": "1"}}, r"pace\.deadline must be seconds > 0"),
+        ({"pace": {"quorum": True}}, r"pace\.quorum must be a share in \(0, 1\], .* got True\."),
         ({"pace": {"staleness": "saa"}}, r"pace\.staleness must be left out where late = 'drop'"),
     ],
 )
 def test_a_mistake_is_one_sentence(table, message):
     with pytest.raises(InputError, match=message):
         plan(small(**table))
+
+
+def test_whole_seconds_are_the_same_setting():
+    whole = Pace.of({"overselect": 1, "deadline": 3, "memory_limit": 4}, "study")
+    assert whole.changed() == {"deadline": 3.0}
+    assert str(whole.deadline) == "3.0"  # as the run's file has it
 
 
 def test_what_does_not_fit_is_refused_before_anything_runs(tmp_path):

@@ -68,6 +68,13 @@ def test_report_and_notebook(result, tmp_path):
         result.forest("best")
 
 
+def test_a_notebook_shows_a_study_that_counts_seconds(tmp_path):
+    devices = {"speed": 50.0, "speed_spread": 0.2}
+    by_seconds = study(small(rounds=6, seeds=3, devices=devices), out=tmp_path)
+    assert "<svg" in by_seconds._repr_html_()
+    assert len(by_seconds.forest("mean")) == 1
+
+
 def test_the_margin_is_the_studys(tmp_path):
     strict = study(small(rounds=3, seeds=3), out=tmp_path)
     assert strict.criteria.margin == 0.5

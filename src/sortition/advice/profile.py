@@ -26,7 +26,7 @@ from sortition.data import partitions
 from sortition.federation.pace import Pace
 from sortition.simulation.device_tables import Device, devices_of, read_devices
 from sortition.simulation.devices import Devices
-from sortition.studies.config import Named
+from sortition.studies.config import Named, PaceTable
 
 MEAN_SIZE = 20  # examples of a client where sizes are unknown
 # more would fill the memory
@@ -104,7 +104,7 @@ class Profile(BaseModel):
     availability: Named = Named(name="always")
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     devices: Devices | None = None
-    pace: Pace = Pace()
+    pace: PaceTable = Pace()
     work: LocalWork = LocalWork()
     limits: Limits = Limits()
 

@@ -92,12 +92,15 @@ class Conditions:
     """What is known of a federation before its first round, beside its clients' facts.
 
     Attributes:
-        deadline: seconds after which the server no longer waits for a cohort; None where it waits for everybody.
+        deadline: seconds after which the server no longer waits for a cohort; None where it waits for everybody, or
+            where nobody knows them yet.
         devices_differ: whether some clients are faster than others; None where nobody knows.
+        deadline_follows: whether the deadline follows the durations of the trainings so far.
     """
 
     deadline: float | None = None
     devices_differ: bool | None = None
+    deadline_follows: bool = False
 
 
 class Selector(ABC, Generic[S]):

@@ -57,6 +57,7 @@ class Quantile:
     def __post_init__(self) -> None:
         if not (is_number(self.quantile) and 0 < self.quantile <= 1):
             raise bad("pace.deadline.quantile", "a share in (0, 1]", self.quantile)
+        object.__setattr__(self, "quantile", float(self.quantile))
 
     def seconds(self, durations: Sequence[float]) -> float:
         """Return the deadline after trainings of these durations; infinite ones never ended."""
@@ -108,6 +109,10 @@ class Pace:
     def __post_init__(self) -> None:
         self._check_names()
         self._check_numbers()
+        for name in ("overselect", "deadline", "slot", "memory_limit"):
+            value = getattr(self, name)
+            if is_number(value):  # 3 and 3.0 seconds are one setting
+                object.__setattr__(self, name, float(value))
         self._check_kind()
 
     @classmethod

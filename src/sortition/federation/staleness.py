@@ -43,6 +43,8 @@ class Staleness:
                 raise bad(f"pace.staleness.{name}", "finite and ≥ 0", value)
         if not (is_number(self.beta) and 0 <= self.beta <= 1):
             raise bad("pace.staleness.beta", "in [0, 1]", self.beta)
+        for name in ("exponent", "a", "b", "beta"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
     def individual(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,31 +13,51 @@ from sortition.core.round_record import RoundRecord, answered_ids
 from sortition.results.run_folder import Run
 
 PLACES = ("selected", "started", "completed", "wasted")
+IN_FLIGHT = "in_flight"  # work that had not ended when the run did
+FATES = ("failed", "given_up", "too_stale", "left_out")  # keys of a record: why work ended without being used
 EVENTS = ("before", "during", "after", "lost", "late", "duplicated", "stale", "joined", "taken")
 Record = Mapping[str, Any]  # of a round, as rounds.jsonl has it
 
 
-def ids_by_place(record: Record) -> dict[str, list[int]]:
-    """Return the ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
-    selected = list(record.get("cohort") or ())
-    completed = answered_ids(cast(RoundRecord, record))
-    started = record.get("started")
-    if started is None:
-        started = selected
-    return {
-        "selected": selected,
-        "started": started,
-        "completed": completed,
-        "wasted": [client for client in started if client not in set(completed)],
-    }
+def ids_by_place(records: Iterable[Record]) -> Iterator[dict[str, list[int]]]:
+    """Yield the ids of each round: who was selected, who started, whose update was used, and whose work was wasted.
+
+    Where work outlives a step, it is wasted in the step in which it ends without being used.
+    """
+    at_work: Counter[int] = Counter()
+    for record in records:
+        selected = list(record.get("cohort") or ())
+        started = record.get("started")
+        if started is None:
+            started = selected
+        completed = answered_ids(cast(RoundRecord, record))
+        at_work.update(started)
+        at_work.subtract(completed)
+        if record.get("in_flight"):
+            wasted = [client for client in _ended_without_update(record) if at_work[client] > 0]
+        else:  # nobody is at work any more
+            wasted = list((+at_work).elements())
+        at_work.subtract(wasted)
+        at_work = +at_work
+        yield {"selected": selected, "started": started, "completed": completed, "wasted": wasted}
+
+
+def _ended_without_update(record: Record) -> list[int]:
+    """Return the clients whose work ended in a step, and was not used."""
+    clients = [int(client) for fate in FATES for client in record.get(fate) or ()]
+    unsound = (record.get("notes") or {}).get("unsound_updates") or ()
+    return [*clients, *(client for client in unsound if client not in clients)]
 
 
 def count_attrition(records: Iterable[Record]) -> dict[str, int]:
     """Count places by what became of them over all rounds, and how often each kind of fault occurred."""
-    totals = dict.fromkeys((*PLACES, *EVENTS, "unsound", "rejected"), 0)
-    for record in records:
-        for name, ids in ids_by_place(record).items():
+    totals = dict.fromkeys((*PLACES, IN_FLIGHT, *EVENTS, "unsound", "rejected"), 0)
+    all_records = list(records)
+    for places in ids_by_place(all_records):
+        for name, ids in places.items():
             totals[name] += len(ids)
+    totals[IN_FLIGHT] = totals["started"] - totals["completed"] - totals["wasted"]
+    for record in all_records:
         for name, occurrences in (record.get("faults") or {}).items():
             if isinstance(occurrences, int):
                 count = occurrences
@@ -57,9 +78,9 @@ def has_losses(totals: Mapping[str, int]) -> bool:
 def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
     """Return (N,) times ``selected`` and ``completed``; ``started`` and ``wasted`` too where work was lost."""
     counts = {name: np.zeros(n, np.int64) for name in PLACES}
-    for record in records:
-        for name, ids in ids_by_place(record).items():
-            counts[name][ids] += 1
+    for places in ids_by_place(records):
+        for name, ids in places.items():
+            counts[name] += np.bincount(np.array(ids, np.int64), minlength=n)
     if (counts["completed"] < counts["selected"]).any():
         return counts
     return {"selected": counts["selected"], "completed": counts["completed"]}
@@ -102,8 +123,8 @@ def _counted(run: Run, key: str, *, place: str) -> float | None:
     if not run.records:
         return None
     total = 0
-    for record in run.records:
-        total += record[key] if key in record else len(ids_by_place(record)[place])
+    for record, places in zip(run.records, ids_by_place(run.records), strict=True):
+        total += record[key] if key in record else len(places[place])
     return float(total)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sortition.results.attrition import PLACES, count_attrition, has_losses
+from sortition.results.attrition import IN_FLIGHT, PLACES, count_attrition, has_losses
 from sortition.results.metrics import figures_of
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
 from sortition.results.table import Table
 
 EVENTS = {
+    IN_FLIGHT: "at work at the end",
     "before": "never started",
     "during": "stopped",
     "after": "upload lost",

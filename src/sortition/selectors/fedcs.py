@@ -69,11 +69,14 @@ class FedCS(Selector[State]):
     def remarks(self, conditions: Conditions) -> tuple[str, ...]:
         """Say which deadline is planned with where the study does not give one to the method."""
         if self.deadline is not None:
-            if conditions.deadline is None:
+            if conditions.deadline is None and not conditions.deadline_follows:
                 return (f"FedCS plans with {self.deadline:g} s, but the server has no deadline and waits for all.",)
             return ()
         if conditions.deadline is not None:
             return (f"FedCS plans with the server's deadline, {conditions.deadline:g} s.",)
+        if conditions.deadline_follows:
+            first = f"in the first round, which has none, with the paper's {PAPERS_DEADLINE:g} s"
+            return (f"FedCS plans with the server's deadline, which follows the trainings so far; {first}.",)
         idle = f"FedCS plans with the paper's {PAPERS_DEADLINE:g} s, since the server has no deadline"
         return (f"{idle}; where everybody is faster, it chooses at random.",)
 

@@ -166,6 +166,10 @@ class TiFL(Selector[Memory]):
             sentences.append(
                 f"TiFL leaves out who trains longer than the server's deadline, {conditions.deadline:g} s."
             )
+        if self.latency_limit is None and conditions.deadline_follows:
+            sentences.append(
+                "TiFL leaves out who trains longer than the server's deadline, which follows the trainings."
+            )
         if conditions.devices_differ is False:
             sentences.append("TiFL's tiers are of data sizes alone here: all devices are equally fast.")
         return tuple(sentences)

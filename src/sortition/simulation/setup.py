@@ -19,6 +19,7 @@ from sortition.core.population import Population
 from sortition.core.selector import Conditions, Selector, resolve_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
+from sortition.federation.deadline import Quantile
 from sortition.federation.pace import CohortPace, Pace
 from sortition.learning import LocalRule
 from sortition.simulation.batteries import FACTS, Habits
@@ -173,10 +174,11 @@ class Setup:
 
     @property
     def conditions(self) -> Conditions:
-        """What a method may remark on: the deadline, where it is fixed, and whether devices differ."""
+        """What a method may remark on: the deadline, and whether devices differ."""
         deadline = self.cohort_pace.deadline
         return Conditions(
             deadline=None if deadline == math.inf else deadline,
+            deadline_follows=isinstance(self.pace.deadline, Quantile),
             devices_differ=self.world.fleet.differs,
         )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast, get_
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -43,6 +44,16 @@ from sortition.studies.types import TomlTable
 
 M = TypeVar("M", bound=BaseModel)
 Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip
+
+
+def _as_pace(value: object) -> object:
+    """Let the pace check its own keys and values, so that its messages are the same everywhere."""
+    if isinstance(value, dict):
+        return Pace.of(value, "study")
+    return value
+
+
+PaceTable = Annotated[Pace, BeforeValidator(_as_pace, json_schema_input_type=Pace)]
 
 
 class StrictTable(BaseModel):
@@ -239,7 +250,7 @@ class Federation(StrictTable):
     server: ServerRule = ServerRule()
     availability: Named = Named(name="always")
     devices: Devices = Devices()
-    pace: Pace = Pace()
+    pace: PaceTable = Pace()
     guards: Guards = Guards()
     policy: tuple[Policy, ...] = ()
     habits: Habits | None = None

@@ -318,14 +318,17 @@ class StudyResult:
     def forest(self, of: str = "last") -> list[TomlTable]:
         """Return the forest plot of each setting that has one, as Vega-Lite: differences from the baseline.
 
-        ``of``: ``last`` for the last ten evaluations, ``mean`` for all rounds.
+        ``of``: ``last`` for the last ten evaluations, ``mean`` for all rounds. Where methods are compared at a cost
+        other than rounds, ``last`` is the figure at that cost, and ``mean`` the mean up to it.
         """
         from sortition.report.charts.forest import draw_forest
         from sortition.report.gather import gather
 
         if of not in ("last", "mean"):
             raise bad("forest", "'last' or 'mean'", of)
-        plots = [draw_forest(setting, of) for setting in gather([self.out], only=self.run_folders).settings]
+        place = ("last", "mean").index(of)
+        settings = gather([self.out], only=self.run_folders).settings
+        plots = [draw_forest(setting, setting.comparison.compared_figures[place]) for setting in settings]
         return [plot.spec() for plot in plots if plot is not None]
 
     @cached_property

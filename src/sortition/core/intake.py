@@ -81,6 +81,7 @@ class Intake:
         votes: the dimensions of the vectors that clients sent.
         misshapen: client → signal → a dimension that was refused.
         unsound: clients with something that was refused for another reason.
+        shortened: clients whose update is longer than it may be, as judged last.
         counters: messages that were late or rejected.
         guarded: what the guards did.
     """
@@ -99,6 +100,7 @@ class Intake:
     votes: list[DimensionVote] = field(default_factory=list)
     misshapen: dict[int, dict[str, int]] = field(default_factory=dict)
     unsound: set[int] = field(default_factory=set)
+    shortened: set[int] = field(default_factory=set)
     counters: dict[str, int] = field(default_factory=lambda: {"late": 0, "rejected": 0})
     guarded: Notes = field(default_factory=dict)
 
@@ -113,6 +115,7 @@ class Intake:
         copied.votes = list(self.votes)
         copied.misshapen = {client: dict(dimensions) for client, dimensions in self.misshapen.items()}
         copied.unsound = set(self.unsound)
+        copied.shortened = set(self.shortened)
         copied.counters = dict(self.counters)
         copied.guarded = dict(self.guarded)
         return copied
@@ -130,9 +133,10 @@ class Intake:
         for client, dimensions in later.misshapen.items():
             merged.misshapen.setdefault(client, {}).update(dimensions)
         merged.unsound |= later.unsound
+        merged.shortened |= later.shortened
         for name, count in later.counters.items():
             merged.counters[name] += count
-        merged.guarded |= later.guarded
+        merged.guarded = _add_guard_notes(self.guarded, later.guarded)
         return merged
 
     def accept(self, signal: Signal, answers: Answers, asked: Ids) -> Reading:
@@ -175,16 +179,25 @@ class Intake:
         if self._is_excused(ids, scale):
             self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
         self._remember_norms(MODEL, ids, norms)
-        sound_norms = np.delete(norms, list(refused))
+        is_sound = np.ones(ids.size, bool)
+        is_sound[list(refused)] = False
+        sound_norms = norms[is_sound]
         norm_limit = np.inf
         if guards.clip and scale is not None:
             norm_limit = guards.clip * scale
         elif guards.clip:
             norm_limit = self.shortest(sound_norms)
-        n_shortened = int((sound_norms > norm_limit).sum())
-        if n_shortened:
-            self.guarded["shortened"] = n_shortened
+        self._note_shortened(ids, ids[is_sound][sound_norms > norm_limit])
         return UpdateVerdict(refused, norm_limit)
+
+    def _note_shortened(self, judged: Ids, too_long: Ids) -> None:
+        """Note whose updates are shortened, of those that were judged; where one is judged again, this counts."""
+        self.shortened.difference_update(judged.tolist())
+        self.shortened.update(too_long.tolist())
+        if self.shortened:
+            self.guarded["shortened"] = len(self.shortened)
+        else:
+            self.guarded.pop("shortened", None)
 
     def _is_excused(self, ids: Ids, scale: float | None) -> bool:
         """Tell whether norms that are far above those of others are no strike.
@@ -316,6 +329,15 @@ class Intake:
             just_come=read_ids(stored["just_come"]),
             counters={name: whole_number(stored["counters"][name], name) for name in ("late", "rejected")},
         )
+
+
+def _add_guard_notes(earlier: Notes, later: Notes) -> Notes:
+    """Return what the guards did in both: counts and lists add up; how many clients were too few is the later one's."""
+    notes = {**earlier, **later}
+    for name in earlier.keys() & later.keys():
+        if not name.startswith("too_few"):
+            notes[name] = earlier[name] + later[name]
+    return notes
 
 
 def attach_ids(name: str, rows: Answers | npt.ArrayLike, completed: Ids) -> Answers:

@@ -10,7 +10,7 @@ probabilities keep the average unbiased. FedIS, the paper's importance sampling,
 | σ_i², variance of local stochastic gradients | ``DISPERSION``²; not reported where ``alpha = 1`` |
 | Theorem 3.1 (FedIS): p_i ∝ ‖ĝ_i‖, ĝ_i the sum of the local gradients | ``by="norm"``: ``UPDATE_NORM`` |
 | practical version: p_i = 1/N at first; after a round, for i ∈ S: | ``state.share`` = N p_i |
-| p_i ← z_i / Σ_{j∈S} z_j · (1 − Σ_{j∉S} p_j), others keep theirs | :meth:`observe`: the mass of S stays |
+| p_i ← z_i / Σ_{j∈S} z_j · (1 − Σ_{j∉S} p_j), others keep theirs | :meth:`Delta.observe`: the mass of S stays |
 | x ← x + (1/n) Σ_{draws} w_i / p_i Δ_i, w_i = n_i / Σ n | weights, ``mass="expected"``; ``weigh``, ``draw`` |
 
 Deviations: the paper's α1 and α2 contain the unknown smoothness. The paper does not say how σ_i is estimated; here it

@@ -8,19 +8,19 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 |---|---|
 | p_k = n_k / n | ``data_shares`` |
 | φ_k, features of a client, Φ centred at Σ p_k φ_k | ``by``; :meth:`Microcosm.features` |
-| λ, unexplained over explained variance | :meth:`Microcosm.learnt`: λ₁/κ, or estimated |
+| λ, unexplained over explained variance | :meth:`Microcosm._estimate_parts`: λ₁/κ, or estimated |
 | λ₁, the same where each client has one label | ``trade_off`` |
 | κ, share of the labels' variance that lies between clients | ``spread / (1 − ‖mean‖²)`` of label shares |
 | d, the ledger: what each client is owed, Σd = 0 | ``state.owed``; :meth:`Microcosm.observe` |
 | ρ, what the ledger keeps from one round to the next | 1 − ``forgetting``, default 1 − min(0.9, M/2N) |
-| s, how much of the ledger counts | 1, or min(λ̂, 1) where λ̂ is estimated; :meth:`Microcosm.learnt` |
+| s, how much of the ledger counts | 1, or min(λ̂, 1) where λ̂ is estimated; :meth:`Microcosm._estimate_parts` |
 | T, the mixture aimed at | Φᵀd with ``repay_mixture``, else 0 |
 | G, the part that all updates share | 1/κ |
 | τ_k, expected durations | ``state.seconds``; ``durations`` |
 | Π_L, progress with clients up to a limit L | ``sitting.Sitting.progress``; ``quickest.choose_quickest`` |
 | units, slack, the invariant of payments | ``payments.Payments`` |
 | t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional_weights`` |
-| S, greedily with swaps | ``portrait.Portrait.chosen`` |
+| S, greedily with swaps | ``portrait.Portrait.choose`` |
 | a, the weights: a small quadratic programme | ``core.simplex.fit_simplex`` |
 
 Deviations: there is no paper; docs/methods/microcosm.md derives the objective and proves what the ledger keeps.

@@ -466,7 +466,7 @@ class Registrar:
         self, arrivals: ArrivedUpdates, intake: Intake, flights: Flights, normalise: Normalise
     ) -> tuple[ServerStep, _Changes]:
         """Make a step of work in flight, and prepare what changes with it."""
-        order = flights.order_by_selection(arrivals.ids)
+        order = flights.selection_order(arrivals.ids)
         completed = arrivals.ids[order]
         discounts = None
         if arrivals.discounts is not None:

@@ -57,13 +57,20 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.mixtures import FLAT, between_clients, spread_of
+from sortition.core.mixtures import (
+    FLAT,
+    LABELS_TRADE_OFF,
+    LARGEST_TRADE_OFF,
+    between_clients,
+    spread_of,
+    unit_scale,
+)
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, find_without_products, store_products
 from sortition.selectors._parts.shares import as_shares, data_shares, label_shares
 from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
-from sortition.selectors.microcosm.feature_rows import embed_products, has_row, with_rows
+from sortition.selectors.microcosm.feature_rows import embed_products, has_row, write_rows
 from sortition.selectors.microcosm.losses import FIRST_RECORD, due_multiples, update_record
 from sortition.selectors.microcosm.payments import MOST_UNITS, make_payments
 from sortition.selectors.microcosm.portrait import unexplained_ratio
@@ -72,10 +79,8 @@ from sortition.selectors.microcosm.sitting import Sitting
 
 FACTS = {"labels": "label_counts", "features": "features"}
 LABELS = ("labels", "secure")
-LABELS_TRADE_OFF = 1.5  # λ₁ with labels
 OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
 ONE_LABEL_COMMON = 1.0  # G where each client has one label
-LARGEST_TRADE_OFF = 1e6  # λ and G at most
 LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
 LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
 
@@ -360,7 +365,7 @@ class Microcosm(Selector[Memory]):
             return Features(phi=np.zeros((available.size, 0)), target=np.zeros(0), kappa=1.0)
         rows = self._rows(state, round, ids)
         mean, spread = spread_of(rows, as_shares(p[ids]))
-        scale = 1.0 / np.sqrt(spread) if spread > FLAT else 0.0
+        scale = unit_scale(spread)
         position = np.searchsorted(ids, available).clip(max=ids.size - 1)
         is_portrayed = ids[position] == available
         phi = np.zeros((available.size, rows.shape[1]))
@@ -396,7 +401,7 @@ class Microcosm(Selector[Memory]):
         if newcomers.size:
             counts = round.population.label_counts[newcomers]
             noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
-            state.rows = with_rows(state.rows, newcomers, label_shares(noised))
+            state.rows = write_rows(state.rows, newcomers, label_shares(noised))
 
     def _estimate_parts(self, state: Memory, round: Round, p: Floats, kappa: float) -> UpdateParts:
         """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
@@ -481,12 +486,12 @@ class Microcosm(Selector[Memory]):
             return
         values = reading.values.reshape(len(reading), -1)
         if self.by in FACTS or self.by == "secure":
-            state.updates = with_rows(state.updates, reading.ids, values)
+            state.updates = write_rows(state.updates, reading.ids, values)
             return
         if state.rows.shape[1]:
             previous = state.rows[reading.ids]
             values = np.where(np.isnan(previous), values, (previous + values) / 2)
-        state.rows = with_rows(state.rows, reading.ids, values)
+        state.rows = write_rows(state.rows, reading.ids, values)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sortition.core.sampling import take_largest, take_largest_unsorted
-from sortition.core.ties import BITS, TOLERANCE, first_largest, first_smallest, grid_step, rounded
+from sortition.core.ties import BITS, TIE_TOLERANCE, first_largest, first_smallest, grid_step, rounded
 
 numbers = st.floats(-1e12, 1e12, allow_nan=False)
 
@@ -45,7 +45,7 @@ def test_next_to_nothing_has_a_grid_too(scale: float) -> None:
     assert grid_step(scale) > 0
     found = rounded(np.array([0.0, scale, -scale]), scale)
     assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, [0, scale, -scale], rtol=TOLERANCE, atol=3e-308)
+    np.testing.assert_allclose(found, [0, scale, -scale], rtol=TIE_TOLERANCE, atol=3e-308)
 
 
 def test_of_equal_scores_the_first_is_taken() -> None:

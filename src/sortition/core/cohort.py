@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids, as_ids, as_read_only, find_outside
 from sortition.core.errors import bad
 from sortition.core.population import Population
-from sortition.core.ties import TOLERANCE
+from sortition.core.ties import TIE_TOLERANCE
 
 NOBODY: Ids = as_read_only(np.empty(0, np.int64))
 MOST_PLACES = 10_000_000  # of a round: methods that draw with replacement draw so many numbers
@@ -225,7 +225,7 @@ def check_cohort(cohort: object, round: Round, method_name: str) -> Cohort:
     size: float = cohort.ids.size
     shown_size: object = cohort.ids.size
     if cohort.expected_size is not None:
-        size = cohort.expected_size * (1 - TOLERANCE)
+        size = cohort.expected_size * (1 - TIE_TOLERANCE)
         shown_size = f"{cohort.expected_size:g} in expectation"
     if not cohort.full and size > round.budget:
         hint = "Take ids[: round.budget], or say full=True if more are meant."

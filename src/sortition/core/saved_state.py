@@ -19,7 +19,7 @@ from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
 from sortition.core.in_flight import Flights
 from sortition.core.intake import Intake
-from sortition.core.population import LARGEST
+from sortition.core.population import LARGEST_COUNT
 from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot
@@ -146,7 +146,7 @@ def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar
 def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RegistrarMemory:
     n_clients = registrar.population.n_clients
     shapes = {name: _as_shape(stored) for name, stored in header["shapes"].items()}
-    index = whole_number(header["index"], "index", most=LARGEST)
+    index = whole_number(header["index"], "index", most=LARGEST_COUNT)
     state = _read_memory(arrays, type(registrar.state), n_clients)
     eligibility = copy.copy(registrar.eligibility)
     eligibility.restore(
@@ -175,8 +175,8 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
         scales = registrar.eligibility.scales
         names = {MODEL} if scales is None else scales.norms.keys()
         intake = registrar.fresh_intake().restored(under_way["intake"], names, n_clients)
-    memory["version"] = whole_number(under_way["version"], "version", most=LARGEST)
-    memory["events"] = whole_number(under_way["events"], "events", most=LARGEST)
+    memory["version"] = whole_number(under_way["version"], "version", most=LARGEST_COUNT)
+    memory["events"] = whole_number(under_way["events"], "events", most=LARGEST_COUNT)
     memory["flights"] = Flights.restored(arrays, under_way["flights"], n_clients)
     memory["intake"] = intake
     memory["chosen"] = _read_ids("chosen", arrays, n_clients)

@@ -14,7 +14,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 
 BITS = 32  # significant ones of a score: differences beyond 2⁻³² = 2·10⁻¹⁰ of it are none
-TOLERANCE = 2.0**-BITS
+TIE_TOLERANCE = 2.0**-BITS
 FINEST = float(np.finfo(np.float64).tiny)  # the smallest float of full precision: a grid of 0 divides by 0
 
 
@@ -48,7 +48,7 @@ def first_largest(score: Array, scale: float = 0.0) -> int:
     best = float(np.max(score))
     if not np.isfinite(best):
         return int(np.argmax(score))
-    return int(np.argmax(score >= best - TOLERANCE * max(abs(best), scale)))
+    return int(np.argmax(score >= best - TIE_TOLERANCE * max(abs(best), scale)))
 
 
 def first_smallest(score: Array, scale: float = 0.0) -> int:

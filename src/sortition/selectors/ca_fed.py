@@ -36,7 +36,7 @@ from sortition.core import LOSS, Cohort, Measure, Needs, Reading, Round, Selecto
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
-from sortition.core.ties import TOLERANCE, rounded
+from sortition.core.ties import TIE_TOLERANCE, rounded
 from sortition.selectors._parts.shares import as_shares
 
 CHUNK = 65_536  # clients whose numbers are unpacked at a time
@@ -163,10 +163,10 @@ def prune(alpha: Floats, loss: Floats, order: Ids, bias: float, tolerance: float
     epsilon = kept_loss
     for k, share, share_loss in _iterate_as_python(order, alpha, alpha * loss):
         remaining = 1.0 - removed_share - share
-        if not keeps[k] or remaining <= TOLERANCE:  # nobody would be left
+        if not keeps[k] or remaining <= TIE_TOLERANCE:  # nobody would be left
             continue
         epsilon_without = (kept_loss - share_loss) / remaining + kappa_gamma * (removed_share + share) ** 2
-        if epsilon > epsilon_without and epsilon - epsilon_without >= tolerance + TOLERANCE * abs(epsilon):
+        if epsilon > epsilon_without and epsilon - epsilon_without >= tolerance + TIE_TOLERANCE * abs(epsilon):
             keeps[k] = False
             epsilon = epsilon_without
             removed_share += share

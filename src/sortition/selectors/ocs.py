@@ -35,7 +35,7 @@ from sortition.core import UPDATE_NORM, Cohort, Measure, Needs, Round, Selector,
 from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
-from sortition.core.ties import TOLERANCE, rounded
+from sortition.core.ties import TIE_TOLERANCE, rounded
 from sortition.selectors._parts.shares import as_shares
 
 
@@ -143,7 +143,7 @@ def approximate_probabilities(lengths: Floats, m: int, iterations: int) -> Float
         return np.full(n, m / n)
     p = np.minimum(1.0, m * lengths / total)
     for _ in range(iterations):
-        below_one = p < 1 - TOLERANCE
+        below_one = p < 1 - TIE_TOLERANCE
         count = int(below_one.sum())  # I
         mass = float(p[below_one].sum())  # P
         if mass == 0:

@@ -53,10 +53,9 @@ def screen(
     """Screen an answer: return its sound rows, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
-    of at most ``largest_dimension`` entries. Norms are held against ``scale``, or against their own median. Ids that
-    were not asked are the caller's mistake and raise.
+    of at most ``largest_dimension`` entries. Norms are held against ``scale``, or against their own median. The answers
+    are of clients that were asked; :func:`sort_as_asked` refuses others.
     """
-    _check_asked(signal, answers, asked)
     guards = guards or Guards()
     shape = _row_shape(signal, asked, shape)
     if isinstance(answers, Reading) and _is_table(answers.values, shape, largest_dimension):
@@ -295,7 +294,7 @@ def row_norms(rows: Array) -> Floats:
 def winsorise(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:
     """Clip numbers at median + ``limit`` · 1.4826 MAD of the reading, or at ``most``; return them, and how many were.
 
-    1.4826 makes the median absolute deviation that of a normal law. Where most are equal, the median is the scale.
+    1.4826 makes the median absolute deviation (MAD) that of a normal law. If the MAD is 0, the median takes its place.
     """
     values = reading.values
     if not len(reading):

@@ -20,7 +20,7 @@ from sortition.core.ties import grid_step, rounded
 Gap = Literal["angle", "l1", "l2"]
 Linkage = Literal["ward", "average"]
 Cut = Callable[[Array, Ids], Ids]  # (tree, positions of its leaves) → group 0, 1, … of each leaf
-EQUAL = 1e-10  # of the largest squared length: a squared distance below it is a rounding error
+ROUNDING_OF_WARD = 1e-10  # of the largest squared length: a squared distance below it is a rounding error
 LINK_BITS = 26  # of a distance that is linked: a root of a difference of squares has fewer sure digits than a sum
 SAMPLE = 1000  # clients that are clustered where there are too many for an exact tree
 BLOCK = 1024  # rows that are assigned at once: their tables stay in the cache
@@ -60,7 +60,7 @@ def build_tree(gaps: Array, how: Linkage = "ward") -> Array:
     rows = gaps - gaps.mean(axis=0)
     square = np.einsum("ij,ij->i", rows, rows)
     squared = square[:, None] + square - 2 * (rows @ rows.T)
-    squared[squared < EQUAL * square.max(initial=0)] = 0  # cancellation, where rows are equal
+    squared[squared < ROUNDING_OF_WARD * square.max(initial=0)] = 0  # cancellation, where rows are equal
     np.fill_diagonal(squared, 0)
     return np.asarray(linkage(squareform(_round_to_grid(np.sqrt(squared)), checks=False), "ward"))
 

@@ -28,7 +28,7 @@ HANDLES = 8  # nodes through which a client that is none is reached
 REMOTEST = 200  # nodes among which the largest distance is sought
 DETOURS = 128  # of the clients compared, the nearest ones through whom a way may lead
 BLOCK = 32  # rows whose ways to the rows before them are known
-EQUAL = 1e-6  # of their squared lengths: rows nearer than this are one place
+SAME_PLACE = 1e-6  # of their squared lengths: rows nearer than this are one place
 
 
 def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Array, float]:
@@ -137,5 +137,5 @@ def _edge_lengths(rows: Array, nodes: Array, positions: Ids, similarity: Array, 
     row_squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     node_squares = np.einsum("ij,ij->i", nodes, nodes, dtype=np.float64)
     total = row_squares[:, None] + node_squares[positions]
-    is_same = total - 2 * similarity <= EQUAL * total
+    is_same = total - 2 * similarity <= SAME_PLACE * total
     return np.asarray(np.where(is_same, 0, length(similarity)), np.float32)

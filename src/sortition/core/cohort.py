@@ -22,12 +22,12 @@ MOST_PLACES = 10_000_000  # of a round: methods that draw with replacement draw 
 Notes = dict[str, Any]  # diagnostics by name, for a reader alone: whatever JSON can write
 
 
-def count_with_standby(cohort: int, overselect: float) -> int:
-    """Return how many clients begin a round that closes when ``cohort`` of them have answered.
+def count_with_standby(cohort_size: int, overselect: float) -> int:
+    """Return how many clients begin a round that closes when ``cohort_size`` of them have answered.
 
     50 × 1.1 are 55, though as floats a little more.
     """
-    return math.ceil(round(cohort * overselect, 9))
+    return math.ceil(round(cohort_size * overselect, 9))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

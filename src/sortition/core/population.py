@@ -37,11 +37,10 @@ def _checked_count(n_clients: object) -> int:
 
 def _count_rows(facts: Mapping[str, Array]) -> int:
     """Return how many rows the first fact has; 0 where there is none."""
-    for rows in facts.values():
-        if rows.ndim:
-            return len(rows)
-        break
-    return 0
+    first_fact = next(iter(facts.values()), None)
+    if first_fact is None or not first_fact.ndim:
+        return 0
+    return len(first_fact)
 
 
 class Population:

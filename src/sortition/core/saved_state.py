@@ -12,7 +12,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.cohort import NOBODY
 from sortition.core.errors import InputError, StorageError, bad
-from sortition.core.guards.answer_screening import Shape
+from sortition.core.guards.answer_screening import RowShape
 from sortition.core.guards.eligibility_and_quarantine import Eligibility
 from sortition.core.guards.row_dimensions import Dimensions
 from sortition.core.guards.scales import MODEL
@@ -59,7 +59,7 @@ class RegistrarMemory(TypedDict, total=False):
     state: State
     eligibility: Eligibility
     counters: dict[str, int]
-    shapes: dict[str, Shape]
+    shapes: dict[str, RowShape]
     dimensions: Dimensions
     index: int
     version: int
@@ -150,7 +150,9 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
     state = _read_memory(arrays, type(registrar.state), n_clients)
     eligibility = copy.copy(registrar.eligibility)
     eligibility.restore(
-        arrays, strikes=_pad_counts(arrays["quarantined"], n_clients), until=_pad_counts(arrays["until"], n_clients)
+        arrays,
+        strikes=_pad_counts(arrays["strikes"], n_clients),
+        quarantined_until=_pad_counts(arrays["quarantined_until"], n_clients),
     )
     memory = RegistrarMemory(
         state=state,
@@ -235,7 +237,7 @@ def _read_memory(arrays: Mapping[str, Array], memory: type[State], n_clients: in
     return state
 
 
-def _as_shape(stored: Iterable[object]) -> Shape:
+def _as_shape(stored: Iterable[object]) -> RowShape:
     return tuple(whole_number(dimension, "a dimension", 1) for dimension in stored)
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sortition.core.errors import bad
 
 Ids = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]  # in some other array
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 

@@ -158,10 +158,10 @@ class LongFed(Selector[Memory]):
         keeps_pairs = self._make_room(state)
         if keeps_pairs and state.rounds == 0 and self.first == "everyone":
             return self._cohort(available, self._mass(round, available), full=True)
-        candidates = available
+        askable = available
         if not keeps_pairs:
-            candidates = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
-        newcomers = candidates[~state.has_update[candidates]]
+            askable = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
+        newcomers = askable[~state.has_update[askable]]
         if newcomers.size:
             updates = yield Measure(self.signal, newcomers)
             self._learn(state, updates)

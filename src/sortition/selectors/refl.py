@@ -39,7 +39,7 @@ NEVER = -(2**40)
 class Memory(State):
     """When each client took part last, and how often it stayed available from one round to the next."""
 
-    last: Ids = per_client(NEVER, dtype=int)  # index of the round in which the client took part last
+    last_participation: Ids = per_client(NEVER, dtype=int)  # index of the round
     was_available: Array = per_client(0, dtype=bool)  # in the last round that the server saw
     stayed: Array = per_client(0, dtype=int, width=0)  # (N, phases) rounds after which it was available again
     counted: Array = per_client(0, dtype=int, width=0)  # (N, phases) rounds in which it was available
@@ -76,11 +76,11 @@ class REFL(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Cohort:
         """Learn from who stayed, then take the least likely of the clients that do not rest."""
         self._learn(state, round)
-        rested = round.index - state.last[round.available] > self.cooldown
+        rested = round.index - state.last_participation[round.available] > self.cooldown
         ids = round.available[rested]
         probability = staying_probability(state.stayed, state.counted, ids, self._phase(round.index))
-        chosen = take_largest(ids, -np.round(probability, 12), round.budget, round.rng)
-        state.last[chosen] = round.index
+        chosen = take_largest(ids, -probability, round.budget, round.rng)
+        state.last_participation[chosen] = round.index
         notes = {"resting": int(round.available.size - ids.size)}
         return Cohort.uniform(chosen, notes=notes)
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from sortition.core.arrays import Array, Floats, Ids, fix_width
 from sortition.core.sampling import take_largest_unsorted
 from sortition.core.signals import buckets_and_signs
-from sortition.core.ties import first_smallest, rounded
+from sortition.core.ties import first_smallest, round_to_tie_grid
 from sortition.selectors._parts.distances import distances_between
 from sortition.selectors._parts.facility import greedy_cover, nearest_chosen
 
@@ -110,5 +110,5 @@ def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, 
     for start in range(0, pool.size, size):
         ids = pool[start : start + size]
         cost = weight[:, None] * distances_between(middles, rows[ids]) + price[ids]
-        best.append(ids[np.argmin(rounded(cost, float(np.abs(cost).max())), axis=1)])
+        best.append(ids[np.argmin(round_to_tie_grid(cost, float(np.abs(cost).max())), axis=1)])
     return np.stack(best)

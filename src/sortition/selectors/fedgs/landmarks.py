@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 from sortition.selectors.fedgs.exact_products import products
 from sortition.selectors.fedgs.similar_rows import find_most_similar, find_nearest
 
@@ -52,7 +52,7 @@ def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Arra
         _relax(table, bridges, bridge_edges, table)
         shorten(table, direct, table[landmarks])
     mean = np.where(np.isfinite(table), table, 0).mean(axis=1, dtype=np.float64)
-    remotest = np.argsort(-rounded(mean), kind="stable")[:REMOTEST]
+    remotest = np.argsort(-round_to_tie_grid(mean), kind="stable")[:REMOTEST]
     distances = path_lengths(nodes[remotest], table[remotest], length)
     largest = float(distances[np.isfinite(distances)].max(initial=0.0)) or 1.0
     return table / np.float32(largest), largest
@@ -104,7 +104,7 @@ def shortlist(score: Array, home: Ids, size: int, rng: np.random.Generator) -> I
     if score.size <= size:
         return np.arange(score.size)
     shuffled = rng.permutation(score.size)
-    ranked = shuffled[np.argsort(-rounded(score, float(np.abs(score).max()))[shuffled], kind="stable")]
+    ranked = shuffled[np.argsort(-round_to_tie_grid(score, float(np.abs(score).max()))[shuffled], kind="stable")]
     best = ranked[: size // 2]
     remaining = ranked[size // 2 :]
     by_home = np.argsort(home[remaining].astype(np.int16), kind="stable")  # few homes: one pass

@@ -162,7 +162,7 @@ def hics(n: int, seed: int) -> Figures:
 
     def law(ids: np.ndarray, limit: int) -> np.ndarray:
         cut = lambda links, _: cut_to_count(links, K)  # noqa: E731
-        groups = tree_groups(rows[ids], cut, limit, stream(seed, "leaves"), offset=10 * entropy[ids])
+        groups = tree_groups(rows, cut, limit, stream(seed, "leaves"), among=ids, offset=10 * entropy[ids])
         out = np.zeros(n)
         out[ids] = selection_odds(entropy[ids], groups, sizes[ids], 3.0)
         return out

@@ -160,7 +160,7 @@ def played(method: str, attack: str, guards: str, seed: int, partition: str = "s
 
 def in_quarantine(registrar: Registrar) -> Ids:
     """Who may not be chosen in the next round for what it sent."""
-    return np.flatnonzero(registrar.eligibility.until > registrar.index)
+    return np.flatnonzero(registrar.eligibility.quarantined_until > registrar.index)
 
 
 def after_return(attack: str, shares: Sequence[float]) -> Floats:

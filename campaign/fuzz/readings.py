@@ -13,7 +13,7 @@ from campaign.fuzz import mutations
 from campaign.fuzz.loop import Target
 from sortition.core import DURATION, LOSS, PRODUCTS, UPDATE, Reading, Registrar, Selector
 from sortition.core.errors import SortitionError
-from sortition.core.guards.answer_screening import screen
+from sortition.core.guards.answer_screening import screen, sort_as_asked
 from sortition.selectors import discover, find
 from sortition.testing.worlds import ScriptedWorld
 
@@ -108,7 +108,7 @@ def play_rows(rng: random.Random) -> int:
         width = ASKED.size if signal.of == "pairs" else 3
         values = np.arange(1.0, ASKED.size + 1) if signal.scalar else np.ones((ASKED.size, width))
         with suppress(SortitionError):
-            answer = spoiled(rng, Reading(ASKED, values))
+            answer = sort_as_asked(signal, spoiled(rng, Reading(ASKED, values)), ASKED)
             kept, *_ = screen(signal, answer, ASKED, None if signal.scalar else (width,))
             flat = kept.values.reshape(len(kept), -1) if len(kept) else np.empty((0, 1))
             if signal.of != "pairs" and not (np.isfinite(flat).all() and np.abs(flat).max(initial=0.0) <= 1e15):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Guards, InputError, Population, Registrar, UndeclaredError
-from sortition.core.population import FARTHEST, LARGEST, check_row, total_examples
+from sortition.core.population import FARTHEST, LARGEST_COUNT, check_row, total_examples
 from sortition.selectors import discover, find
 from sortition.testing.play import everybody, turns
 from sortition.testing.worlds import ScriptedWorld
@@ -44,8 +44,8 @@ def test_facts_of_clients_that_are_not_known_may_be_anything():
 
 
 def test_the_largest_is_let_in():
-    assert Population([LARGEST, 1]).sizes[0] == 2**53
-    assert total_examples(np.array([[2**52, 2**52]]))[0] == LARGEST
+    assert Population([LARGEST_COUNT, 1]).sizes[0] == 2**53
+    assert total_examples(np.array([[2**52, 2**52]]))[0] == LARGEST_COUNT
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_every_method_bears_the_largest_claim_among_ordinary_ones(name, cap):
     kind = np.float64 if cap else np.int64
     facts = {fact: np.array(getattr(world.population, fact)) for fact in world.population.facts}
     facts |= {fact: facts[fact].astype(kind) for fact in ("sizes", "label_counts")}
-    facts["sizes"][3], facts["features"][3] = LARGEST, FARTHEST
-    facts["label_counts"][3] = LARGEST // facts["label_counts"].shape[1]
+    facts["sizes"][3], facts["features"][3] = LARGEST_COUNT, FARTHEST
+    facts["label_counts"][3] = LARGEST_COUNT // facts["label_counts"].shape[1]
     loud = Population(**facts)
     for parameters in find(name).examples():
         usual, played = (
@@ -104,7 +104,7 @@ def test_every_method_bears_the_largest_claim_among_ordinary_ones(name, cap):
 def test_totals_beyond_64_bits_are_borne(name, parameters):
     """2,048 such clients: together 2**64, which is 0 as a whole number of 64 bits."""
     world = ScriptedWorld(2048)
-    population = Population(np.full(2048, LARGEST))
+    population = Population(np.full(2048, LARGEST_COUNT))
     registrar = Registrar(find(name).load(**parameters), population, horizon=2)
     for turn in turns(registrar, world, 2, 10, everybody(world)):
         assert turn.cohort.weights.sum() == pytest.approx(1.0)

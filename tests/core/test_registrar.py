@@ -128,7 +128,7 @@ def test_one_round(registrar):
     assert registrar.state.loss[7] == 0.5
     assert registrar.state.loss[4] == -1  # silence teaches nothing
     assert registrar.index == 1
-    (asked,) = turn.asked
+    (asked,) = turn.metered_questions
     assert (asked.signal, asked.n_asked, asked.n_answered, asked.floats_up) == ("loss", 4, 3, 3)
 
 
@@ -389,7 +389,7 @@ class TestLifetime:
     def test_quarantines_of_another_form_are_refused(self, registrar, until):
         arrays, header = registrar.export()
         with pytest.raises(StorageError, match="Snapshot is incomplete"):
-            registrar.restore({**arrays, "until": until}, header)
+            registrar.restore({**arrays, "quarantined_until": until}, header)
 
     @pytest.mark.parametrize(
         "change",
@@ -409,7 +409,7 @@ class TestLifetime:
         with pytest.raises(StorageError, match="Snapshot is incomplete"):
             registrar.restore(arrays, {**header, **change})
 
-    @pytest.mark.parametrize("name", ["quarantined", "until"])
+    @pytest.mark.parametrize("name", ["strikes", "quarantined_until"])
     def test_negative_counts_of_a_snapshot_are_refused(self, registrar, name):
         arrays, header = registrar.export()
         with pytest.raises(StorageError, match="Snapshot is incomplete"):

@@ -26,7 +26,7 @@ def test_no_combination_of_sums_reaches_fewer_than_a_batch(rule):
         assert cohort.ids.size in (0, 6)
     assert np.linalg.matrix_rank(table) == 24 / 3  # each direction of the row space is constant on batches
     for batch in range(8):
-        columns = table[:, registrar.state.batch == batch]
+        columns = table[:, registrar.state.batch_of == batch]
         assert columns.shape[1] == 3
         assert (columns == columns[:, :1]).all()
 
@@ -48,7 +48,7 @@ def test_choices_are_those_of_the_literal_twin(rule, seed):
         available = who(t)
         turn = registrar.begin(available, 4)
         chosen = frozenset(turn.cohort.ids.tolist())
-        batches = [np.flatnonzero(turn.state.batch == b).tolist() for b in range(6)]
+        batches = [np.flatnonzero(turn.state.batch_of == b).tolist() for b in range(6)]
         allowed = candidates(batches, 4, available.tolist(), counts, rule)
         assert chosen in allowed if allowed else not chosen, f"round {t}"
         seen.add(chosen)
@@ -81,27 +81,27 @@ def test_too_few_whole_batches_skip_the_round():
 
 def test_clients_that_make_no_whole_batch_join_the_last_one():
     found, registrar = play(load("batch-partitioning", batch=3), 40, budget=6, clients=11)
-    assert sorted(np.bincount(registrar.state.batch).tolist()) == [3, 3, 5]
+    assert sorted(np.bincount(registrar.state.batch_of).tolist()) == [3, 3, 5]
     assert {c.ids.size for c in found} <= {3, 5, 6}
     assert registrar.state.picks.min() > 0
 
 
 def test_a_rest_that_the_budget_cannot_hold_waits_alone():
     _, registrar = play(load("batch-partitioning", batch=3), 40, budget=4, clients=11)
-    assert np.bincount(registrar.state.batch[registrar.state.batch >= 0]).tolist() == [3, 3, 3]
+    assert np.bincount(registrar.state.batch_of[registrar.state.batch_of >= 0]).tolist() == [3, 3, 3]
     assert (registrar.state.picks == 0).sum() == 2
 
 
 def test_newcomers_wait_until_they_make_a_batch():
     registrar = Registrar(load("batch-partitioning", batch=3), Population(n_clients=6))
     registrar.finish(registrar.begin(np.arange(6), 6))
-    before = registrar.state.batch.copy()
+    before = registrar.state.batch_of.copy()
     registrar.join(Population(n_clients=8))
     registrar.finish(registrar.begin(np.arange(8), 3))
-    assert registrar.state.batch[6:].tolist() == [-1, -1]
+    assert registrar.state.batch_of[6:].tolist() == [-1, -1]
     registrar.join(Population(n_clients=9))
     registrar.finish(registrar.begin(np.arange(9), 3))
-    assert registrar.state.batch.tolist() == [*before[:6].tolist(), 2, 2, 2]
+    assert registrar.state.batch_of.tolist() == [*before[:6].tolist(), 2, 2, 2]
 
 
 def test_bad_batches_are_named():

@@ -55,7 +55,7 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, settings):
         (ca_fed, "prune", "(removed_share + share) ** 2", "(removed_share + share)"),
         (ca_fed, "prune", "kept_loss - share_loss) / remaining", "kept_loss - share_loss)"),
         (ca_fed.CAFed, "_learn", "(1 - self.smoothing) * losses.values", "losses.values"),
-        (ca_fed.CAFed, "select", "-rounded(np.abs(correlation))", "rounded(np.abs(correlation))"),
+        (ca_fed.CAFed, "select", "-round_to_tie_grid(np.abs(correlation))", "round_to_tie_grid(np.abs(correlation))"),
         (ca_fed, "count_moves", "moves[:, 0] += rounds - 2", "pass"),
         (ca_fed, "estimate_availability", "counts[:, 0] / from_away", "counts[:, 0] / from_available"),
     ],

@@ -75,7 +75,9 @@ def test_asked_once_or_always():
     for refresh, asked in (("cohort", [8, 0, 0]), ("all", [8, 8, 8])):
         world = QuadraticWorld(8)
         registrar = Registrar(load("divfl", refresh=refresh), world.population)
-        seen = [sum(a.n_asked for a in play_turn(registrar, world, np.arange(8), 3).asked) for _ in range(3)]
+        seen = [
+            sum(a.n_asked for a in play_turn(registrar, world, np.arange(8), 3).metered_questions) for _ in range(3)
+        ]
         assert seen == asked
 
 

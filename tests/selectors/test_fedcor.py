@@ -59,7 +59,7 @@ def test_a_skipped_end_of_warm_up_loses_nothing() -> None:
     who = everybody(world)
     *_, last = turns(registrar, world, 6, 3, lambda t: nobody if t == 4 else who(t))
     assert last.cohort.notes["fitted"]
-    assert not last.asked  # three samples had been collected
+    assert not last.metered_questions  # three samples had been collected
     assert len(np.unique(last.state.history[:, 0])) == 3
 
 
@@ -68,7 +68,7 @@ def asked(selector: FedCor, rounds: int, world=None, **rest) -> list[list[tuple[
     world = world or QuadraticWorld(12)
     registrar = Registrar(selector, world.population, horizon=rounds)
     runs = turns(registrar, world, rounds, 3, rest.pop("available", everybody(world)), **rest)
-    return [[(a.n_asked, a.n_rehearsed) for a in turn.asked] for turn in runs]
+    return [[(a.n_asked, a.n_rehearsed) for a in turn.metered_questions] for turn in runs]
 
 
 def test_asks_in_warm_up_and_around_refits_only() -> None:
@@ -253,7 +253,7 @@ def test_at_most_so_many_are_asked_and_fitted() -> None:
     world = ScriptedWorld(60)
     registrar = Registrar(FedCor(**SMALL, ask_at_most=20, fit_at_most=8), world.population)
     for turn in turns(registrar, world, 12, 4, share_of(world, 0.8)):
-        assert all(a.n_asked <= 20 for a in turn.asked)
+        assert all(a.n_asked <= 20 for a in turn.metered_questions)
         assert np.isfinite(turn.state.X).all()
     assert registrar.state.anchor.sum() >= 8
     assert (registrar.state.samples > 0).sum() > 20  # not always the same

@@ -65,7 +65,7 @@ def test_utility_by_hand():
     state = feddance.Memory(2)
     state.there[:] = [0b1011, 0]
     state.rounds[:] = [4, 0]
-    state.last[:] = [3, 0]
+    state.last_participation[:] = [3, 0]
     state.loss[:] = [2.0, np.nan]
     state.accuracies = np.array([[0.7, 0.4, 0.1], [0.5, np.nan, np.nan]])
     state.mean_loss, state.mean_slope = 0.5, 0.2

@@ -172,7 +172,7 @@ def test_clients_are_asked_once_when_first_met(graph):
     world = ScriptedWorld(20)
     registrar = Registrar(load("fedgs", graph=graph, noise_size=4), world.population)
     halves = [np.arange(0, 12), np.arange(6, 20), np.arange(20)]
-    asked = [play_turn(registrar, world, ids, 4).asked for ids in halves]
+    asked = [play_turn(registrar, world, ids, 4).metered_questions for ids in halves]
     assert [[one.n_asked for one in turn] for turn in asked] == [[12], [8], []]
     assert registrar.state.kind.min() >= 0
 
@@ -181,7 +181,8 @@ def test_secure_products_are_asked_only_of_pairs_that_are_unknown():
     world = ScriptedWorld(6)
     registrar = Registrar(load("fedgs", graph="secure"), world.population)
     asked = [
-        play_turn(registrar, world, np.array(ids), 2).asked for ids in ([0, 1, 2], [2, 3], [0, 1, 2], [0, 1, 2, 3])
+        play_turn(registrar, world, np.array(ids), 2).metered_questions
+        for ids in ([0, 1, 2], [2, 3], [0, 1, 2], [0, 1, 2, 3])
     ]
     # client 3 met only 2, so that 0, 1 and 3 must come together once more; 2 knows everybody
     assert [[one.n_asked for one in turn] for turn in asked] == [[3], [2], [], [3]]

@@ -25,7 +25,7 @@ PLACES = [
         fedss.FedSS,
         "_allocate_seats",
         "return seats, strata.mass",
-        "return seats, strata.members / strata.members.sum()",
+        "return seats, strata.n_known / strata.n_known.sum()",
     ),  # heads
     (allocation, "apportion", "-np.round(target", "np.round(target"),  # the smallest remainders
     (

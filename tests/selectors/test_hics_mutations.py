@@ -12,7 +12,12 @@ from sortition.selectors._parts import bins, linkage
 HICS = [
     (hics, "entropy_estimate", "/ temperature", "* temperature"),
     (hics, "entropy_estimate", "np.log(total) -", "np.log(total) +"),
-    (hics, "selection_odds", "np.bincount(groups, entropy) / members", "np.bincount(groups, entropy)"),  # sum, not mean
+    (
+        hics,
+        "selection_odds",
+        "np.bincount(groups, entropy) / group_sizes",
+        "np.bincount(groups, entropy)",
+    ),  # sum, not mean
     (hics, "selection_odds", "inside / np.maximum(total, 1e-300)[groups]", "inside / inside.sum()"),  # π is lost
     (linkage, "build_tree", '"ward"))', '"complete"))'),
     (linkage, "gaps_between", "np.arccos(cosine, out=cosine)", "1 - cosine"),

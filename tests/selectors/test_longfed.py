@@ -190,10 +190,10 @@ def test_thirty_per_cent_available_and_no_set_repeats():
         sets.add(tuple(available))
         before = registrar.state.has_update.copy()
         turn = play_turn(registrar, world, available, 4)
-        asked += [question.n_asked for question in turn.asked]
+        asked += [question.n_asked for question in turn.metered_questions]
         if t:
             assert turn.cohort.ids.size == 4
-            assert sum(question.n_asked for question in turn.asked) == (~before[available]).sum()
+            assert sum(question.n_asked for question in turn.metered_questions) == (~before[available]).sum()
             assert turn.cohort.weights.sum() == pytest.approx(1.0)
     assert len(sets) == 25
     assert sum(asked) + 9 == registrar.state.has_update.sum() == 30  # each newcomer is asked once
@@ -302,7 +302,7 @@ def test_many_clients_are_covered_on_sketches():
     for t in range(6):
         turn = play_turn(registrar, world, np.arange(300), 6)
         assert not turn.cohort.full
-        assert sum(question.n_asked for question in turn.asked) <= 80
+        assert sum(question.n_asked for question in turn.metered_questions) <= 80
         assert sorted(world.kinds[turn.cohort.ids]) == [0, 1, 2, 3, 4, 5]
         assert registrar.state.distance is None
         assert turn.cohort.notes["known"] >= min(80 * (t + 1), 300) / 2

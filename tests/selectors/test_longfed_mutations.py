@@ -20,7 +20,7 @@ def divfl_differs():
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("reference_clients", "distance > epsilon * (1 + TOLERANCE)", "distance >= 1e9"),  # everybody is similar
+        ("reference_clients", "distance > epsilon * (1 + TIE_TOLERANCE)", "distance >= 1e9"),  # everybody is similar
         ("reference_clients", "np.abs(chosen[:, None] - chosen)", "chosen - chosen[:, None]"),
         ("pulls", "push - np.bincount", "push + np.bincount"),  # the reference is pushed away too
         ("advance_queues", "q - ahead - delta", "q + ahead - delta"),

@@ -158,9 +158,9 @@ def test_a_cohort_may_exceed_the_budget_but_not_in_expectation():
 
 def test_a_pool_trains_and_those_who_are_silent_have_not_trained():
     turn = turn_of(load("ocs", pool=6, weigh="equal"), np.ones(N), silent=(0, 1, 2))
-    assert turn.asked[0].n_asked == 6
+    assert turn.metered_questions[0].n_asked == 6
     assert set(turn.cohort.ids.tolist()) <= set(range(3, N))
-    assert turn.cohort.notes["trained"] == turn.asked[0].n_answered
+    assert turn.cohort.notes["trained"] == turn.metered_questions[0].n_answered
     nobody = turn_of(load("ocs"), np.ones(N), silent=range(N)).cohort
     assert nobody.expected_size == pytest.approx(M)
 

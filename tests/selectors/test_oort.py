@@ -62,15 +62,20 @@ def test_chooses_as_the_literal_twin(seed, parameters):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong"),
     [
-        (oort.Oort, "_scores", "np.maximum(state.last[ids], 1)", "np.maximum(t - state.last[ids], 1)"),
+        (
+            oort.Oort,
+            "_scores",
+            "np.maximum(state.last_participation[ids], 1)",
+            "np.maximum(t - state.last_participation[ids], 1)",
+        ),
         (oort.Oort, "_scores", "** self.alpha", "** 1"),
         (oort.Oort, "_scores", "state.utility[ids], self.clip", "state.utility[ids], 1.0"),
         (oort.Oort, "observe", "np.setdiff1d(feedback.cohort.ids, losses.ids)", "losses.ids[:0]"),
-        (oort.Oort, "_pace", "(earlier) > rounded", "(earlier) < rounded"),
+        (oort.Oort, "_pace", "(earlier) > round_to_tie_grid", "(earlier) < round_to_tie_grid"),
         (oort.Oort, "_preferred_duration", "(1 + state.steps)\n", "1\n"),
         (oort.Oort, "select", "-state.picks[overused]", "state.picks[overused]"),
         (oort.Oort, "_epsilon", "self.decay ** (t - 1)", "self.decay ** t"),
-        (oort, "exploit", "rounded(cutoff *", "rounded(1.0 *"),
+        (oort, "exploit", "round_to_tie_grid(cutoff *", "round_to_tie_grid(1.0 *"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):
@@ -84,7 +89,7 @@ def tried(selector, utility, duration=None, last=None, seed=0):
     registrar = Registrar(selector, Population(np.ones(utility.size, int)), seed=seed)
     registrar.state.utility = utility
     registrar.state.duration = np.full(utility.size, np.nan) if duration is None else np.asarray(duration, float)
-    registrar.state.last = np.ones(utility.size, np.int64) if last is None else np.asarray(last)
+    registrar.state.last_participation = np.ones(utility.size, np.int64) if last is None else np.asarray(last)
     registrar.index = 100
     return registrar
 

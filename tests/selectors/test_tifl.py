@@ -80,13 +80,13 @@ def test_chooses_as_the_literal_twin(seed, parameters):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong"),
     [
-        (tifl.TiFL, "_adapt", "<= rounded(previous)", "> rounded(previous)"),
+        (tifl.TiFL, "_adapt", "<= round_to_tie_grid(previous)", "> round_to_tie_grid(previous)"),
         (tifl.TiFL, "_accuracies", "sizes * reading.values", "reading.values"),
-        (tifl.TiFL, "_tiers", "rounded(state.total[ids]", "rounded(-state.total[ids]"),
+        (tifl.TiFL, "_tiers", "round_to_tie_grid(state.total[ids]", "round_to_tie_grid(-state.total[ids]"),
         (tifl.TiFL, "_draw_tier", "state.credits[tier] -= 1", "pass"),
         (tifl.TiFL, "_profile", "state.total[silent] += limit", "pass"),
         (tifl, "adapt_chances", "(n - 1 - np.arange(n))", "(n - np.arange(n))"),
-        (tifl, "adapt_chances", "rounded(accuracy[ids])", "rounded(-accuracy[ids])"),
+        (tifl, "adapt_chances", "round_to_tie_grid(accuracy[ids])", "round_to_tie_grid(-accuracy[ids])"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sortition.core.errors import bad
 
 Ids = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]  # in some other array
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
@@ -69,10 +70,22 @@ def find_outside(ids: Ids, among: Ids) -> Ids:
 
 def remove_ids(ids: Ids, chosen: Ids) -> Ids:
     """Return the sorted array ``ids`` without those in ``chosen``, all of which are in it."""
-    not_chosen = np.ones(ids.size, dtype=bool)
-    not_chosen[np.searchsorted(ids, chosen)] = False
-    remaining: Ids = ids[not_chosen]
+    remaining: Ids = ids[mask_others(ids, chosen)]
     return remaining
+
+
+def mask_others(ids: Ids, chosen: Ids) -> Array:
+    """Return a mask of the sorted array ``ids``: those that are not in ``chosen``, all of which are in it."""
+    is_other = np.ones(ids.size, dtype=bool)
+    is_other[np.searchsorted(ids, chosen)] = False
+    return is_other
+
+
+def fix_width(table: Array, width: int, fill: float = 0.0) -> Array:
+    """Return a table (N, width) full of ``fill`` in place of one of width 0; any other table as it is."""
+    if table.shape[1]:
+        return table
+    return np.full((len(table), width), fill, table.dtype)
 
 
 def as_read_only(array: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids, as_ids, as_read_only, find_outside
 from sortition.core.errors import bad
 from sortition.core.population import Population
-from sortition.core.ties import TOLERANCE
+from sortition.core.ties import TIE_TOLERANCE
 
 NOBODY: Ids = as_read_only(np.empty(0, np.int64))
 MOST_PLACES = 10_000_000  # of a round: methods that draw with replacement draw so many numbers
@@ -22,12 +22,12 @@ MOST_PLACES = 10_000_000  # of a round: methods that draw with replacement draw 
 Notes = dict[str, Any]  # diagnostics by name, for a reader alone: whatever JSON can write
 
 
-def count_with_standby(cohort: int, overselect: float) -> int:
-    """Return how many clients begin a round that closes when ``cohort`` of them have answered.
+def count_with_standby(cohort_size: int, overselect: float) -> int:
+    """Return how many clients begin a round that closes when ``cohort_size`` of them have answered.
 
     50 × 1.1 are 55, though as floats a little more.
     """
-    return math.ceil(round(cohort * overselect, 9))
+    return math.ceil(round(cohort_size * overselect, 9))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,7 +225,7 @@ def check_cohort(cohort: object, round: Round, method_name: str) -> Cohort:
     size: float = cohort.ids.size
     shown_size: object = cohort.ids.size
     if cohort.expected_size is not None:
-        size = cohort.expected_size * (1 - TOLERANCE)
+        size = cohort.expected_size * (1 - TIE_TOLERANCE)
         shown_size = f"{cohort.expected_size:g} in expectation"
     if not cohort.full and size > round.budget:
         hint = "Take ids[: round.budget], or say full=True if more are meant."

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 MOST_NAMES = 60  # that a message lists
+LONGEST_COMPARED = 60  # characters of a name that is compared with known ones
 LONGEST_PRINTED = 80  # characters of a name that are shown
 LONGEST_VALUE = 120  # letters of a value in a message
 LARGEST_ARRAY = 6  # numbers of an array that a message shows
@@ -65,7 +66,7 @@ def bad(subject: str, rule: str, got: object, hint: str = "") -> InputError:
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return `` Did you mean 'alpha'?`` where some known name is near, else an empty text."""
     candidates = list(known)[:MOST_NAMES]
-    matches = difflib.get_close_matches(str(name)[:MOST_NAMES], candidates, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(str(name)[:LONGEST_COMPARED], candidates, n=1, cutoff=0.5)
     if not matches:
         return ""
     return f" Did you mean {matches[0]!r}?"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids, as_read_only
+from sortition.core.arrays import Array, Floats, Ids, as_read_only, find_outside, mask_others
 from sortition.core.cohort import NOBODY, Cohort, Notes, make_unchecked_cohort, rescale
 from sortition.core.errors import StorageError, bad
 from sortition.core.storage import snapshot
@@ -76,12 +76,11 @@ class _Members(NamedTuple):
 
     def without(self, ids: Ids) -> _Members:
         """Return the others; ``ids`` are all here."""
-        is_other = np.ones(self.ids.size, bool)
-        is_other[self.ids.searchsorted(ids)] = False
+        is_other = mask_others(self.ids, ids)
         return _Members(as_read_only(self.ids[is_other]), self.rows[is_other], self.places[is_other])
 
-    def by_selection(self) -> Ids:
-        """Return the order of the members by selection, then by place."""
+    def selection_order(self) -> Ids:
+        """Return the positions of the members in the order of their selections, then of their places."""
         return np.lexsort((self.places, self.rows))
 
     def mask(self, row: int, size: int) -> Array:
@@ -146,11 +145,7 @@ class Flights:
 
     def not_in_flight(self, ids: Ids) -> Ids:
         """Return those of ``ids`` that are not in flight."""
-        if not self.ids.size:
-            return ids
-        positions = np.minimum(self.ids.searchsorted(ids), self.ids.size - 1)
-        outside: Ids = ids[self.ids[positions] != ids]
-        return outside
+        return find_outside(ids, self.ids)
 
     def staleness(self, ids: Ids, version: int) -> Ids:
         """Return how many versions were made since each of these was sent to work."""
@@ -159,13 +154,13 @@ class Flights:
         rows = self._at_work.of_ids(ids).rows.tolist()
         return version - np.array([self.selections[row].version for row in rows], np.int64)
 
-    def order_by_selection(self, ids: Ids) -> Ids:
-        """Return the order of these clients by selection, then by place in the cohort, whatever that of arrival."""
-        return self._at_work.of_ids(ids).by_selection()
+    def selection_order(self, ids: Ids) -> Ids:
+        """Return positions in ``ids``, by selection and then by place in the cohort, whatever the order of arrival."""
+        return self._at_work.of_ids(ids).selection_order()
 
     def sort_by_selection(self, ids: Ids) -> Ids:
-        """Return these clients in that order."""
-        return ids[self.order_by_selection(ids)]
+        """Return these clients by selection and then by place in the cohort."""
+        return ids[self.selection_order(ids)]
 
     def weigh(self, used_ids: Ids, discounts: Floats | None, normalise: Normalise) -> StepWeights:
         """Weigh a step that uses the updates of these clients, and collect the cohort of all whose work ends with it.
@@ -189,7 +184,7 @@ class Flights:
             members = _Members(*(np.concatenate(column) for column in columns))
         if not members.ids.size:
             return []
-        order = members.by_selection()
+        order = members.selection_order()
         rows = members.rows[order]
         places = members.places[order]
         is_used = order < used_ids.size

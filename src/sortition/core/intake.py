@@ -15,8 +15,8 @@ from sortition.core.cohort import NOBODY, Notes
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.answer_screening import (
     Answers,
+    RowShape,
     ScreenedAnswer,
-    Shape,
     has_scale,
     screen,
     sort_as_asked,
@@ -70,8 +70,8 @@ class Intake:
         selector: the method that gets them.
         guards: how far clients are trusted.
         shapes: the shapes of vector signals' rows that are known.
-        scale: tells the usual norm of a signal's rows, where that is remembered.
-        shortest: tells to what norm updates of these norms are shortened while there is no scale.
+        scale_of: returns the usual norm of a signal's rows, where that is remembered.
+        limit_without_scale: returns the norm to which updates of these norms are shortened while there is no scale.
         largest_dimension: the largest dimension that a vector may have where its shape is not known.
         just_come: clients that are new, or back after an absence, where the guards ask.
         rejected: client → why something that it sent was withheld.
@@ -81,15 +81,16 @@ class Intake:
         votes: the dimensions of the vectors that clients sent.
         misshapen: client → signal → a dimension that was refused.
         unsound: clients with something that was refused for another reason.
+        shortened: clients whose update is longer than it may be, as judged last.
         counters: messages that were late or rejected.
         guarded: what the guards did.
     """
 
     selector: AnySelector
     guards: Guards
-    shapes: dict[str, Shape]
-    scale: Callable[[str], float | None] = lambda name: None
-    shortest: Callable[[Floats], float] = lambda norms: float(norms.min(initial=np.inf))
+    shapes: dict[str, RowShape]
+    scale_of: Callable[[str], float | None] = lambda name: None
+    limit_without_scale: Callable[[Floats], float] = lambda norms: float(norms.min(initial=np.inf))
     largest_dimension: int | None = None
     just_come: Ids = field(default_factory=lambda: NOBODY)
     rejected: dict[int, str] = field(default_factory=dict)
@@ -99,6 +100,7 @@ class Intake:
     votes: list[DimensionVote] = field(default_factory=list)
     misshapen: dict[int, dict[str, int]] = field(default_factory=dict)
     unsound: set[int] = field(default_factory=set)
+    shortened: set[int] = field(default_factory=set)
     counters: dict[str, int] = field(default_factory=lambda: {"late": 0, "rejected": 0})
     guarded: Notes = field(default_factory=dict)
 
@@ -113,12 +115,13 @@ class Intake:
         copied.votes = list(self.votes)
         copied.misshapen = {client: dict(dimensions) for client, dimensions in self.misshapen.items()}
         copied.unsound = set(self.unsound)
+        copied.shortened = set(self.shortened)
         copied.counters = dict(self.counters)
         copied.guarded = dict(self.guarded)
         return copied
 
     def merge(self, later: Intake) -> Intake:
-        """Return one intake of this one and a later one, whose shapes count."""
+        """Return what this intake and a later one hold together; where both know a shape, the later one's counts."""
         merged = self.copy()
         merged.shapes |= later.shapes
         merged.rejected |= later.rejected
@@ -130,9 +133,10 @@ class Intake:
         for client, dimensions in later.misshapen.items():
             merged.misshapen.setdefault(client, {}).update(dimensions)
         merged.unsound |= later.unsound
+        merged.shortened |= later.shortened
         for name, count in later.counters.items():
             merged.counters[name] += count
-        merged.guarded |= later.guarded
+        merged.guarded = _add_guard_notes(self.guarded, later.guarded)
         return merged
 
     def accept(self, signal: Signal, answers: Answers, asked: Ids) -> Reading:
@@ -169,28 +173,37 @@ class Intake:
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
         """Judge updates by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``, and record these norms."""
         guards = self.guards
-        scale = self.scale(MODEL)
-        compared = guards.find_too_far(norms, scale)
-        refused = compared | guards.find_absurd(norms)
-        if self._is_excused(ids, scale):
-            self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
+        scale = self.scale_of(MODEL)
+        refused_by_comparison = guards.find_too_far(norms, scale)
+        refused = refused_by_comparison | guards.find_absurd(norms)
+        if self._excuses_comparisons(ids, scale):
+            self.excused |= {int(ids[row]) for row, reason in refused_by_comparison.items() if refused[row] == reason}
         self._remember_norms(MODEL, ids, norms)
-        sound_norms = np.delete(norms, list(refused))
+        is_sound = np.ones(ids.size, bool)
+        is_sound[list(refused)] = False
+        sound_norms = norms[is_sound]
         norm_limit = np.inf
         if guards.clip and scale is not None:
             norm_limit = guards.clip * scale
         elif guards.clip:
-            norm_limit = self.shortest(sound_norms)
-        n_shortened = int((sound_norms > norm_limit).sum())
-        if n_shortened:
-            self.guarded["shortened"] = n_shortened
+            norm_limit = self.limit_without_scale(sound_norms)
+        self._note_shortened(ids, ids[is_sound][sound_norms > norm_limit])
         return UpdateVerdict(refused, norm_limit)
 
-    def _is_excused(self, ids: Ids, scale: float | None) -> bool:
-        """Tell whether norms that are far above those of others are no strike.
+    def _note_shortened(self, judged: Ids, too_long: Ids) -> None:
+        """Note whose updates are shortened, of those that were judged; where one is judged again, this counts."""
+        self.shortened.difference_update(judged.tolist())
+        self.shortened.update(too_long.tolist())
+        if self.shortened:
+            self.guarded["shortened"] = len(self.shortened)
+        else:
+            self.guarded.pop("shortened", None)
 
-        They are excused where no scale is known, or most of these clients have just come; never where the guards
-        remember nothing.
+    def _excuses_comparisons(self, ids: Ids, scale: float | None) -> bool:
+        """Tell whether norms of these clients that are far above those of others are no strike.
+
+        They are excused, all of them, where no scale is known, or most of these clients have just come; never where the
+        guards remember nothing.
         """
         if not self.guards.remember:
             return False
@@ -213,7 +226,7 @@ class Intake:
     def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> ScreenedAnswer:
         """Screen rows against the known shape and the remembered scale."""
         shape = self.shapes.get(signal.name)
-        scale = self.scale(signal.name)
+        scale = self.scale_of(signal.name)
         guards = self.guards
         if self._is_winsorised(signal) and guards.remember:
             guards = replace(guards, norm=0)  # what is only larger than usual is clipped, not refused
@@ -240,13 +253,15 @@ class Intake:
             self.votes.append(DimensionVote(signal.name, np.array([client]), dimension))
             self.misshapen.setdefault(client, {})[signal.name] = dimension
         self.unsound |= self._find_strikes(signal, screened)
+        if has_scale(signal) and self.guards.remember:
+            self._remember_norms(signal.name, screened.ids, screened.norms)
         if self._is_winsorised(signal):
             reading = self._winsorise(signal, reading)
         return reading
 
     def _winsorise(self, signal: Signal, reading: Reading) -> Reading:
         """Clip large numbers, also by the remembered scale, and note how many were clipped."""
-        scale = self.scale(signal.name)
+        scale = self.scale_of(signal.name)
         highest = np.inf
         if scale is not None and self.guards.norm:
             highest = self.guards.norm * scale
@@ -256,14 +271,12 @@ class Intake:
         return clipped_reading
 
     def _find_strikes(self, signal: Signal, screened: ScreenedAnswer) -> set[int]:
-        """Return the clients whose rows are a strike; remember the norms, where the guards do."""
+        """Return the clients whose rows are a strike; a row of another dimension is none yet."""
         struck = screened.rejected.keys() - screened.dimensions.keys()
         if signal.of == "pairs":
-            return struck - screened.compared
-        if has_scale(signal) and self.guards.remember:
-            if self._is_excused(screened.ids, self.scale(signal.name)):
-                struck -= screened.compared
-            self._remember_norms(signal.name, screened.ids, screened.norms)
+            return struck - screened.refused_by_comparison
+        if has_scale(signal) and self._excuses_comparisons(screened.ids, self.scale_of(signal.name)):
+            return struck - screened.refused_by_comparison
         return struck
 
     def export(self) -> dict[str, object]:
@@ -316,6 +329,15 @@ class Intake:
             just_come=read_ids(stored["just_come"]),
             counters={name: whole_number(stored["counters"][name], name) for name in ("late", "rejected")},
         )
+
+
+def _add_guard_notes(earlier: Notes, later: Notes) -> Notes:
+    """Return what the guards did in both: counts and lists add up; how many clients were too few is the later one's."""
+    notes = {**earlier, **later}
+    for name in earlier.keys() & later.keys():
+        if not name.startswith("too_few"):
+            notes[name] = earlier[name] + later[name]
+    return notes
 
 
 def attach_ids(name: str, rows: Answers | npt.ArrayLike, completed: Ids) -> Answers:

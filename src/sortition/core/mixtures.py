@@ -7,6 +7,8 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 
 FLAT = 1e-12  # a spread of features below which all clients are alike
+LABELS_TRADE_OFF = 1.5  # λ₁ of Microcosm with labels, and of fitted weights
+LARGEST_TRADE_OFF = 1e6  # λ, and Microcosm's G, at most
 
 
 def label_mixtures(label_counts: Array) -> Floats:
@@ -34,6 +36,13 @@ def spread_of(rows: Floats, p: Floats) -> tuple[Floats, float]:
     """Return the mean Σ p_k φ_k of rows (n, d), and their spread Σ p_k ‖φ_k − mean‖²; p sums to 1 over these rows."""
     mean = p @ rows
     return mean, float(p @ ((rows - mean) ** 2).sum(axis=1))
+
+
+def unit_scale(spread: float) -> float:
+    """Return what centred rows of this spread are multiplied by for a spread of 1; 0 where all clients are alike."""
+    if spread > FLAT:
+        return float(1.0 / np.sqrt(spread))
+    return 0.0
 
 
 def between_clients(mean: Floats, spread: float) -> float:

@@ -15,7 +15,7 @@ FACTS = ("sizes", "label_counts", "features", "groups")
 TABLES = ("label_counts", "features")  # a row a client; of the others, a number
 # A client's examples, over all labels: a float holds whole numbers exactly up to here, and the sums and squares of
 # millions of such sizes are far from its end. Nobody has so much data; whoever says so is broken, or lies.
-LARGEST = 2**53
+LARGEST_COUNT = 2**53
 ALIKE = 0.6  # how near to a known name another is taken for a mistake: "labels", "size", "label_count"
 TAKEN = ("n_clients", "known_ids", "knows", "facts", "disclose")  # what a population has beside its facts
 FARTHEST = 1e100  # a coordinate of a given vector: distances and their squares stay finite
@@ -37,11 +37,10 @@ def _checked_count(n_clients: object) -> int:
 
 def _count_rows(facts: Mapping[str, Array]) -> int:
     """Return how many rows the first fact has; 0 where there is none."""
-    for rows in facts.values():
-        if rows.ndim:
-            return len(rows)
-        break
-    return 0
+    first_fact = next(iter(facts.values()), None)
+    if first_fact is None or not first_fact.ndim:
+        return 0
+    return len(first_fact)
 
 
 class Population:
@@ -201,7 +200,11 @@ def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None),
         if checked.min() < 0:
             raise bad(fact, "≥ 0", checked.min().item())
         _check_amount(
-            fact, amounts=total_examples(checked), limit=LARGEST, rows=rows, rule="at most 2**53 examples a client"
+            fact,
+            amounts=total_examples(checked),
+            limit=LARGEST_COUNT,
+            rows=rows,
+            rule="at most 2**53 examples a client",
         )
     if name == "features":
         largest = np.abs(checked).max(axis=1)

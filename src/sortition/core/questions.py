@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, as_read_only
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, as_read_only, fix_width
 from sortition.core.cohort import NOBODY, Cohort, Round
 from sortition.core.errors import UndeclaredError, bad
 from sortition.core.sampling import take_largest
@@ -81,10 +81,11 @@ class Reading:
 
         A table declared with ``per_client(width=0)`` takes its width from the first rows, so use what is returned.
         """
-        if into.ndim == 2 and into.shape[1] == 0 and self.values.ndim == 2 and len(self):
-            into = np.zeros((len(into), self.values.shape[1]), into.dtype)
-        if len(self):
-            into[self.ids] = self.values
+        if not len(self):
+            return into
+        if into.ndim == 2 and self.values.ndim == 2:
+            into = fix_width(into, self.values.shape[1])
+        into[self.ids] = self.values
         return into
 
     @classmethod

@@ -22,7 +22,7 @@ from sortition.core import saved_state
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, as_immutable, as_read_only, find_outside
 from sortition.core.cohort import NOBODY, Cohort, Round, replace_available
 from sortition.core.errors import bad
-from sortition.core.guards.answer_screening import Shape, has_scale
+from sortition.core.guards.answer_screening import RowShape, has_scale
 from sortition.core.guards.common_weights import check_weighing
 from sortition.core.guards.eligibility_and_quarantine import Admission, Eligibility
 from sortition.core.guards.row_dimensions import Dimensions
@@ -109,7 +109,7 @@ class Registrar:
         self.version = 0
         self.events = 0  # entries of an audit log, without its header
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
-        self.shapes: dict[str, Shape] = {}
+        self.shapes: dict[str, RowShape] = {}
         self.dimensions = self._dimensions_of(model, population.n_clients)
         self.flights = Flights()
         self.intake: Intake | None = None  # what came since the last step
@@ -125,12 +125,12 @@ class Registrar:
         self._latest_turn: Turn | None = None  # the turn that was dispatched last, before the step
         self._last_selection = LastSelection(available=NOBODY, budget=1)
         self._thread = OneThread(WHO)
-        self._selection = object()  # by which a turn is recognised as one of this registrar
+        self._token = object()  # by which a turn is recognised as one of this registrar
 
     def __getstate__(self) -> dict[str, object]:
         """Return what a copy or a pickle holds: as in a snapshot, neither an open turn nor observers."""
         attributes = self.__dict__.copy()
-        for name in ("_open_turn", "_latest_turn", "_thread", "_selection", "observer", "needs"):
+        for name in ("_open_turn", "_latest_turn", "_thread", "_token", "observer", "needs"):
             del attributes[name]
         return attributes
 
@@ -141,7 +141,7 @@ class Registrar:
         self._open_turn = None
         self._latest_turn = None
         self._thread = OneThread(WHO)
-        self._selection = object()
+        self._token = object()
 
     def __copy__(self) -> Self:
         """Return an independent registrar: two that share their memory would spoil each other's."""
@@ -257,7 +257,7 @@ class Registrar:
     def _context(self, available: Ids, admitted: Admission, moment: Moment, excluded: Mapping[str, Ids]) -> TurnContext:
         """Collect what a turn is given of this registrar."""
         return TurnContext(
-            selection=self._selection,
+            registrar_token=self._token,
             selector=self.selector,
             guards=self.guards,
             seed=self.seed,
@@ -268,30 +268,30 @@ class Registrar:
             excluded=excluded,
             kept_out=admitted.kept_out,
             just_come=admitted.just_come,
-            scale=self._scale,
-            shortest=self._shortest_norm,
+            scale_of=self._scale_of,
+            limit_without_scale=self._limit_without_scale,
             capped=self.eligibility.capped,
             reweigh=self.eligibility.reweigh,
             observer=self.observer,
             version=self.version,
             moment=moment,
-            late=lambda: self.count("late"),
+            count_late_answer=lambda: self.count("late"),
             thread=self._thread,
         )
 
-    def _scale(self, name: str) -> float | None:
+    def _scale_of(self, name: str) -> float | None:
         """Return the usual norm of a signal's rows at this version; None where it is not known."""
         scales = self.eligibility.scales
         if scales is None:
             return None
         return scales.scale(name, self.version)
 
-    def _shortest_norm(self, norms: Floats) -> float:
+    def _limit_without_scale(self, norms: Floats) -> float:
         """Return the norm to which updates of these norms are shortened while there is no scale."""
         scales = self.eligibility.scales
         if scales is None:
             return float(norms.min(initial=np.inf))
-        return scales.shortest(MODEL, self.version, norms)
+        return scales.limit_without_scale(MODEL, self.version, norms)
 
     def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
         """Judge the updates about to be aggregated by their norms ‖Δ_i‖, shape (k,), in the order of ``ids``.
@@ -466,7 +466,7 @@ class Registrar:
         self, arrivals: ArrivedUpdates, intake: Intake, flights: Flights, normalise: Normalise
     ) -> tuple[ServerStep, _Changes]:
         """Make a step of work in flight, and prepare what changes with it."""
-        order = flights.order_by_selection(arrivals.ids)
+        order = flights.selection_order(arrivals.ids)
         completed = arrivals.ids[order]
         discounts = None
         if arrivals.discounts is not None:
@@ -535,8 +535,8 @@ class Registrar:
             selector=self.selector,
             guards=self.guards,
             shapes=self.dimensions.in_force(self.shapes),
-            scale=self._scale,
-            shortest=self._shortest_norm,
+            scale_of=self._scale_of,
+            limit_without_scale=self._limit_without_scale,
             largest_dimension=self.dimensions.largest_dimension,
         )
 
@@ -689,7 +689,7 @@ class Registrar:
 
     def _count_ended(self, turn: Turn) -> None:
         """Count a turn that was finished before, or abandoned; refuse one of another registrar."""
-        if turn.selection is not self._selection:
+        if turn.registrar_token is not self._token:
             raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
         if turn.index < self.version:
             self.count("duplicate")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Ids, Positions
 from sortition.core.errors import bad
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 
 
 def draw_uniformly(ids: Ids, k: int, rng: np.random.Generator) -> Ids:
@@ -53,8 +53,8 @@ def draw_with_replacement(ids: Ids, weights: Array, k: int, rng: np.random.Gener
 def take_largest(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None) -> Ids:
     """Return the ids of the k largest values, largest first; ties go to the lowest id, or at random by ``rng``."""
     if values.ndim != 1 or values.shape != ids.shape:
-        raise bad("top.values", f"one number per id, shape {ids.shape}", f"shape {values.shape}")
-    values = rounded(values)
+        raise bad("take_largest(values)", f"one number per id, shape {ids.shape}", f"shape {values.shape}")
+    values = round_to_tie_grid(values)
     positions = _largest_positions(ids, values, k, rng)
     tie_order = ids[positions] if rng is None else rng.permutation(positions.size)
     return ids[positions[np.lexsort((tie_order, -values[positions]))]]
@@ -62,10 +62,10 @@ def take_largest(ids: Ids, values: Array, k: int, rng: np.random.Generator | Non
 
 def take_largest_unsorted(ids: Ids, values: Array, k: int) -> Ids:
     """Return the ids of the k largest values in no order; ties go to the lowest id."""
-    return ids[_largest_positions(ids, rounded(values), k, None)]
+    return ids[_largest_positions(ids, round_to_tie_grid(values), k, None)]
 
 
-def _largest_positions(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Ids:
+def _largest_positions(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Positions:
     """Return the positions of the k largest values in no order."""
     k = min(max(k, 0), ids.size)
     if k in (0, ids.size):

@@ -12,14 +12,14 @@ import numpy as np
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.cohort import NOBODY
 from sortition.core.errors import InputError, StorageError, bad
-from sortition.core.guards.answer_screening import Shape
+from sortition.core.guards.answer_screening import RowShape
 from sortition.core.guards.eligibility_and_quarantine import Eligibility
 from sortition.core.guards.row_dimensions import Dimensions
 from sortition.core.guards.scales import MODEL
 from sortition.core.guards.settings import Guards
 from sortition.core.in_flight import Flights
 from sortition.core.intake import Intake
-from sortition.core.population import LARGEST
+from sortition.core.population import LARGEST_COUNT
 from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot
@@ -59,7 +59,7 @@ class RegistrarMemory(TypedDict, total=False):
     state: State
     eligibility: Eligibility
     counters: dict[str, int]
-    shapes: dict[str, Shape]
+    shapes: dict[str, RowShape]
     dimensions: Dimensions
     index: int
     version: int
@@ -146,11 +146,13 @@ def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar
 def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RegistrarMemory:
     n_clients = registrar.population.n_clients
     shapes = {name: _as_shape(stored) for name, stored in header["shapes"].items()}
-    index = whole_number(header["index"], "index", most=LARGEST)
+    index = whole_number(header["index"], "index", most=LARGEST_COUNT)
     state = _read_memory(arrays, type(registrar.state), n_clients)
     eligibility = copy.copy(registrar.eligibility)
     eligibility.restore(
-        arrays, strikes=_pad_counts(arrays["quarantined"], n_clients), until=_pad_counts(arrays["until"], n_clients)
+        arrays,
+        strikes=_pad_counts(arrays["strikes"], n_clients),
+        quarantined_until=_pad_counts(arrays["quarantined_until"], n_clients),
     )
     memory = RegistrarMemory(
         state=state,
@@ -175,8 +177,8 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
         scales = registrar.eligibility.scales
         names = {MODEL} if scales is None else scales.norms.keys()
         intake = registrar.fresh_intake().restored(under_way["intake"], names, n_clients)
-    memory["version"] = whole_number(under_way["version"], "version", most=LARGEST)
-    memory["events"] = whole_number(under_way["events"], "events", most=LARGEST)
+    memory["version"] = whole_number(under_way["version"], "version", most=LARGEST_COUNT)
+    memory["events"] = whole_number(under_way["events"], "events", most=LARGEST_COUNT)
     memory["flights"] = Flights.restored(arrays, under_way["flights"], n_clients)
     memory["intake"] = intake
     memory["chosen"] = _read_ids("chosen", arrays, n_clients)
@@ -235,7 +237,7 @@ def _read_memory(arrays: Mapping[str, Array], memory: type[State], n_clients: in
     return state
 
 
-def _as_shape(stored: Iterable[object]) -> Shape:
+def _as_shape(stored: Iterable[object]) -> RowShape:
     return tuple(whole_number(dimension, "a dimension", 1) for dimension in stored)
 
 

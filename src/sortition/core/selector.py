@@ -65,7 +65,7 @@ class Needs:
             values = getattr(self, name)
             if not isinstance(values, tuple | list) or not all(isinstance(value, kind) for value in values):
                 raise bad(f"Needs.{name}", rule, values)
-        check_names((*self.reads, *self.optional), "a selector.needs.reads: Population")
+        check_names((*self.reads, *self.optional), "Needs.reads: Population")
         for signal in self.questions:
             if signal.of == "server":
                 hint = "What the server computes itself is in reports."
@@ -112,7 +112,8 @@ class Selector(ABC, Generic[S]):
         scales: False if time or memory per round grows faster than the number of clients.
         counts_rounds: True if it reads ``round.index`` as the number of a round (cool-downs, rehearsals, a horizon): it
             is refused where selections are more than steps.
-        isolates: False if cohorts are unions of fixed groups, so that no combination of their sums isolates a client.
+        can_isolate_a_client: False if cohorts are unions of fixed groups, so that no combination of their sums isolates
+            a client.
         sampling: how clients are drawn, where that is a scheme for which accountants of differential privacy have a
             bound: "poisson" (each independently, with one probability), "without-replacement" (each set of the cohort's
             size is equally likely) or "full" (everybody); None for all other methods.
@@ -122,7 +123,7 @@ class Selector(ABC, Generic[S]):
     cite: ClassVar[str] = ""
     scales: ClassVar[bool] = True
     counts_rounds: ClassVar[bool] = False
-    isolates: ClassVar[bool] = True
+    can_isolate_a_client: ClassVar[bool] = True
     sampling: ClassVar[Sampling | None] = None
 
     def __init__(self) -> None:

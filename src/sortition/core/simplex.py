@@ -6,8 +6,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 
-TOLERANCE = 1e-12
-PASSES = 20  # per member; a few in all are usual
+SOLVER_TOLERANCE = 1e-12  # relative: a multiplier or a step that differs by less does not differ
+PASSES_PER_MEMBER = 20  # a few in all are usual
 
 
 def fit_simplex(rows: Floats, target: Floats, anchor: Floats, weight: float) -> Floats:
@@ -28,7 +28,7 @@ def fit_simplex(rows: Floats, target: Floats, anchor: Floats, weight: float) -> 
     pull = rows @ target + weight * anchor
     a = np.full(n, 1.0 / max(n, 1))
     free = np.ones(n, bool)
-    for _ in range(PASSES * n):
+    for _ in range(PASSES_PER_MEMBER * n):
         minimum = np.zeros_like(a)
         minimum[free] = _minimise_on_plane(rows[free], pull[free], weight)
         if minimum[free].min(initial=0.0) < 0:
@@ -37,7 +37,7 @@ def fit_simplex(rows: Floats, target: Floats, anchor: Floats, weight: float) -> 
         a = minimum
         slope = rows @ (rows.T @ a) + weight * a - pull
         multiplier = np.where(free, 0.0, slope - slope[free].mean())  # ≥ 0 wherever a fixed member should stay at 0
-        if multiplier.min(initial=0.0) >= -TOLERANCE * max(1.0, float(np.abs(slope).max(initial=0.0))):
+        if multiplier.min(initial=0.0) >= -SOLVER_TOLERANCE * max(1.0, float(np.abs(slope).max(initial=0.0))):
             break
         free[multiplier.argmin()] = True
     return a
@@ -70,6 +70,6 @@ def _move_towards(a: Floats, minimum: Floats, free: Array) -> tuple[Floats, Arra
     reach[falling] = a[falling] / (a[falling] - minimum[falling])
     step = float(reach.min())
     moved = np.where(free, a + step * (minimum - a), 0.0)
-    stopped = falling & (reach <= step * (1 + TOLERANCE))
+    stopped = falling & (reach <= step * (1 + SOLVER_TOLERANCE))
     moved[stopped] = 0.0
     return np.maximum(moved, 0.0), free & ~stopped

@@ -2,7 +2,7 @@
 
 Sums differ in their last bits between processors and libraries, so clients that are equal by the mathematics are not
 equal by their floats. Scores are therefore compared on a grid that is far coarser than such differences and far finer
-than any that means something: :func:`rounded` for a ranking, which is then sorted by (rounded score, id), and
+than any that means something: :func:`round_to_tie_grid` for a ranking, which is then sorted by (rounded score, id), and
 :func:`first_largest` for a single best one, which is the lowest id among those within the tolerance of the maximum.
 Comparing by a tolerance is not transitive and would not do for a ranking.
 """
@@ -14,11 +14,11 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 
 BITS = 32  # significant ones of a score: differences beyond 2⁻³² = 2·10⁻¹⁰ of it are none
-TOLERANCE = 2.0**-BITS
+TIE_TOLERANCE = 2.0**-BITS
 FINEST = float(np.finfo(np.float64).tiny)  # the smallest float of full precision: a grid of 0 divides by 0
 
 
-def rounded(values: Array, scale: float | None = None) -> Floats:
+def round_to_tie_grid(values: Array, scale: float | None = None) -> Floats:
     """Round values to ``BITS`` significant bits each; with a ``scale``, all to multiples of 2⁻³² of it.
 
     A scale is needed where values are differences of numbers of that size, whose last bits are noise.
@@ -48,7 +48,7 @@ def first_largest(score: Array, scale: float = 0.0) -> int:
     best = float(np.max(score))
     if not np.isfinite(best):
         return int(np.argmax(score))
-    return int(np.argmax(score >= best - TOLERANCE * max(abs(best), scale)))
+    return int(np.argmax(score >= best - TIE_TOLERANCE * max(abs(best), scale)))
 
 
 def first_smallest(score: Array, scale: float = 0.0) -> int:

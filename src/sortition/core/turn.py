@@ -11,7 +11,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids, as_ids, find_outside
 from sortition.core.cohort import NOBODY, Cohort, Notes, Round, check_cohort
 from sortition.core.errors import InputError, UndeclaredError, bad
-from sortition.core.guards.answer_screening import Answers, Shape, sort_as_asked
+from sortition.core.guards.answer_screening import Answers, RowShape, sort_as_asked
 from sortition.core.guards.exploration import add_explorers
 from sortition.core.guards.settings import Guards
 from sortition.core.intake import Intake, UpdateVerdict
@@ -72,7 +72,7 @@ class TurnContext:
     """What a turn is given of its registrar.
 
     Attributes:
-        selection: an object that all turns of one registrar share.
+        registrar_token: an object that all turns of one registrar share.
         selector: the method that chooses.
         guards: how far clients are trusted.
         seed: of the draws of this selection.
@@ -83,36 +83,36 @@ class TurnContext:
         excluded: the available clients that a policy left out, by rule.
         kept_out: the available clients that the guards kept out, by guard.
         just_come: available clients that are new, or back after an absence, where the guards ask.
-        scale: tells the usual norm of a signal's rows, where that is remembered.
-        shortest: tells to what norm updates are shortened while there is no scale.
+        scale_of: returns the usual norm of a signal's rows, where that is remembered.
+        limit_without_scale: returns the norm to which updates are shortened while there is no scale.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweigh: returns a cohort with the weights that the guards set.
         observer: sees questions and answers.
         version: of the model that the cohort trains.
         moment: what was going on when the turn began.
-        late: is called for an answer that comes after the turn was closed.
+        count_late_answer: is called for an answer that comes after the turn was closed.
         thread: refuses a second thread.
     """
 
-    selection: object
+    registrar_token: object
     selector: AnySelector
     guards: Guards
     seed: int
     index: int
-    shapes: Mapping[str, Shape]
+    shapes: Mapping[str, RowShape]
     largest_dimension: int
     available: Ids
     excluded: Mapping[str, Ids]
     kept_out: Mapping[str, Ids]
     just_come: Ids
-    scale: Callable[[str], float | None]
-    shortest: Callable[[Floats], float]
+    scale_of: Callable[[str], float | None]
+    limit_without_scale: Callable[[Floats], float]
     capped: Array | None
     reweigh: Callable[[Cohort], Cohort]
     observer: Observer | None
     version: int
     moment: Moment
-    late: Callable[[], None]
+    count_late_answer: Callable[[], None]
     thread: OneThread
 
     @property
@@ -131,13 +131,13 @@ class Turn:
         state: what the method remembers, a copy that counts when the cohort is dispatched.
         question: the open question.
         cohort: who was chosen, once no question is open.
-        asked: the questions that were answered, as the meter saw them.
+        metered_questions: the questions that were answered, as the meter saw them.
         scales: the usual norms of rows, by signal, as remembered when the turn began.
         durations: seconds of those who completed, once the turn is finished.
         usable: whose updates may be aggregated, once the turn is finished.
         intake: what clients sent.
         shortfall: places that no client can fill.
-        open: whether answers are still taken.
+        is_open: whether answers are still taken.
     """
 
     def __init__(self, context: TurnContext, state: State, round: Round | None, guarded: Mapping[str, object]) -> None:
@@ -145,7 +145,7 @@ class Turn:
         self.state = state
         self.question: Measure | None = None
         self.cohort: Cohort | None = None
-        self.asked: list[MeteredQuestion] = []
+        self.metered_questions: list[MeteredQuestion] = []
         self.scales: Mapping[str, float] = {}
         self.durations: Floats | None = None
         self.usable: Ids | None = None
@@ -153,14 +153,14 @@ class Turn:
             selector=context.selector,
             guards=context.guards,
             shapes=dict(context.shapes),
-            scale=context.scale,
-            shortest=context.shortest,
+            scale_of=context.scale_of,
+            limit_without_scale=context.limit_without_scale,
             largest_dimension=context.largest_dimension,
             just_come=context.just_come,
             guarded=dict(guarded),
         )
         self.shortfall = 0
-        self.open = True
+        self.is_open = True
         self._context = context
         self._asking: Asking | None = None
         if round is None:
@@ -228,9 +228,9 @@ class Turn:
         return self._context.moment.deadline
 
     @property
-    def selection(self) -> object:
+    def registrar_token(self) -> object:
         """The same for all turns of one registrar."""
-        return self._context.selection
+        return self._context.registrar_token
 
     @property
     def needs(self) -> Needs:
@@ -259,7 +259,7 @@ class Turn:
 
     def close(self, *, abandoned: bool = False) -> None:
         """Take no more answers; an abandoned turn ends with nobody chosen."""
-        self.open = False
+        self.is_open = False
         if abandoned:
             self.question = None
             self._asking = None
@@ -273,8 +273,8 @@ class Turn:
         Unsound rows are withheld from the selector and counted; an answer to a closed question is counted and ignored.
         """
         with self._context.thread.inside():
-            if not self.open:
-                self._context.late()
+            if not self.is_open:
+                self._context.count_late_answer()
             elif self.question is None:
                 self.intake.counters["late"] += 1
             else:
@@ -285,7 +285,7 @@ class Turn:
         reading = self.intake.accept(question.signal, answers, question.ids)
         if self._context.observer is not None:
             self._context.observer.answered(self, question, answers)
-        self.asked.append(_meter(question, reading))
+        self.metered_questions.append(_meter(question, reading))
         self._advance(reading)
 
     def blame(self, clients: Mapping[int, str]) -> None:

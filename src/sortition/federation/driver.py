@@ -578,7 +578,7 @@ def round_record(
         "answered": None,
         "skipped": turn.skipped,
         "full": cohort.full,
-        "questions": [_question(question) for question in turn.asked],
+        "questions": [_question(question) for question in turn.metered_questions],
         "notes": dict(notes),
     }
     if answered.size != cohort.ids.size:
@@ -624,7 +624,7 @@ def step_record(
         record["cohort"], record["weights"] = _members_and_weights(turns)
     has_selected = any(not turn.skipped for turn in turns)
     record["skipped"] = not has_selected and not step.arrived.size
-    record["questions"] = [_question(question) for turn in turns for question in turn.asked]
+    record["questions"] = [_question(question) for turn in turns for question in turn.metered_questions]
     is_one_selection = len(turns) == 1 and step.cohort is first.cohort
     record["answered"] = step.ids.tolist()
     if is_one_selection and np.array_equal(step.ids, step.cohort.ids):

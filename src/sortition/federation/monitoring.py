@@ -389,7 +389,7 @@ class LiveMetrics:
             return Now()
         self._look_at_owners(registrar.population)
         return Now(
-            quarantined=int((registrar.eligibility.until > registrar.index).sum()),
+            quarantined=int((registrar.eligibility.quarantined_until > registrar.index).sum()),
             selection_seconds=self._selection_seconds(),
             traffic=dict(self._transport.traffic),
             checkpoint=self._checkpoint(),

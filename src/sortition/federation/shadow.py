@@ -59,7 +59,7 @@ class Seen:
         available: who could be chosen.
         budget: places.
         strikes: (N,) rounds in which each client was unsound, before this one.
-        until: (N,) until when each is in quarantine.
+        quarantined_until: (N,) until when each is in quarantine.
         answers: what clients answered to the live method's questions.
         finished: whose updates came.
         reports: what these reported, by signal.
@@ -69,7 +69,7 @@ class Seen:
     available: Ids
     budget: int
     strikes: Ids
-    until: Ids
+    quarantined_until: Ids
     answers: list[tuple[Measure, Answers]] = field(default_factory=list)
     finished: Ids = field(default_factory=lambda: np.empty(0, np.int64))
     reports: dict[str, Answers] = field(default_factory=dict)
@@ -265,7 +265,7 @@ class Shadow:
         registrar.events = seen.turn.index
         registrar.eligibility = registrar.eligibility.copy()
         registrar.eligibility.strikes = seen.strikes.copy()
-        registrar.eligibility.until = seen.until.copy()
+        registrar.eligibility.quarantined_until = seen.quarantined_until.copy()
         has_had_its_place = np.union1d(registrar.flights.ids, registrar.flights.ended_ids)
         turn = registrar.begin(
             np.setdiff1d(seen.available, has_had_its_place, assume_unique=True),
@@ -276,7 +276,7 @@ class Shadow:
             excluded={rule: np.setdiff1d(ids, has_had_its_place) for rule, ids in seen.turn.excluded.items()},
         )
         while turn.question is not None:
-            if len(turn.asked) >= MOST_QUESTIONS:
+            if len(turn.metered_questions) >= MOST_QUESTIONS:
                 raise InputError(f"{self.label} asked {MOST_QUESTIONS} questions in one round.")
             rows = seen.rows(turn.question)
             inquiry.count(turn.question, len(rows))
@@ -504,7 +504,11 @@ class Shadows:
             return
         eligibility = self._live.eligibility
         self._seen = Seen(
-            turn, available.copy(), budget, strikes=eligibility.strikes.copy(), until=eligibility.until.copy()
+            turn,
+            available.copy(),
+            budget,
+            strikes=eligibility.strikes.copy(),
+            quarantined_until=eligibility.quarantined_until.copy(),
         )
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:

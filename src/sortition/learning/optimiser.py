@@ -59,8 +59,8 @@ def adam_step(
         gradient: of the loss.
         first: moment, the running mean of the gradient.
         second: moment, the running mean of its square.
-        rate: of :func:`corrections`.
-        root: of :func:`corrections`.
+        rate: of :func:`adam_corrections`.
+        root: of :func:`adam_corrections`.
     """
     first.mul_(BETA1).add_(gradient, alpha=1 - BETA1)
     second.mul_(BETA2).add_(gradient.square(), alpha=1 - BETA2)

@@ -98,7 +98,7 @@ def check_overlapping_sums(
     """Find cohorts that overlap under secure aggregation: their sums can be solved for single clients."""
     rounds = deployment.rounds
     clients = deployment.clients
-    if not promises.secure_aggregation or not selector.isolates or rounds == 1:
+    if not promises.secure_aggregation or not selector.can_isolate_a_client or rounds == 1:
         return
     reason = (
         "cohorts of different rounds overlap, so that differences of sums isolate clients whose updates change slowly"

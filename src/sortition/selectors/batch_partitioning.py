@@ -6,7 +6,7 @@ reaches fewer than T of them.
 
 | paper | here |
 |---|---|
-| N users, batches of T users each, fixed once | ``batch`` = T; ``state.batch`` (N,), drawn when first met |
+| N users, batches of T users each, fixed once | ``batch`` = T; ``state.batch_of`` (N,), drawn when first met |
 | a legal set: a union of K/T whole batches | ``select`` |
 | available batches: all T users are available | ``_find_complete`` |
 | ℓ, the least used user; uniformly among legal sets with ℓ | ``rule="with-least-used"`` |
@@ -39,9 +39,9 @@ from sortition.core.errors import bad
 class Memory(State):
     """The batch of each client, how often each was picked, and how many batches there are."""
 
-    batch: Ids = per_client(-1, dtype=int)  # −1: the client waits for a batch
+    batch_of: Ids = per_client(-1, dtype=int)  # −1: the client waits for a batch
     picks: Ids = per_client(0, dtype=int)
-    batches: int = shared(0)
+    n_batches: int = shared(0)
 
 
 @method
@@ -58,7 +58,7 @@ class BatchPartitioning(Selector[Memory]):
     rule: Literal["least-used", "with-least-used", "random"] = "least-used"
 
     memory = Memory
-    isolates = False
+    can_isolate_a_client = False
     cite = """@inproceedings{so2023securing,
   title = {Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in Federated Learning},
   author = {So, Jinhyun and Ali, Ramy E. and G{\\"u}ler, Ba{\\c{s}}ak and Jiao, Jiantao and Avestimehr, A. Salman},
@@ -71,20 +71,23 @@ class BatchPartitioning(Selector[Memory]):
         return Needs()
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Take as many whole batches as the budget holds, or nobody."""
+        """Take K/T whole batches, or nobody where fewer are complete.
+
+        Where all batches are complete and still fewer than K/T, all of them take part.
+        """
         if self.batch > round.budget and round.in_flight.size:
             return Cohort.uniform([])  # places are free for less than a batch: it waits for more of them
         if self.batch > round.budget:
             raise bad("BatchPartitioning.batch", f"at most the budget, {round.budget}", self.batch)
         self._form_batches(state, round)
-        sizes = np.bincount(state.batch[state.batch >= 0], minlength=state.batches)
-        complete = _find_complete(state.batch[round.available], sizes)
+        sizes = np.bincount(state.batch_of[state.batch_of >= 0], minlength=state.n_batches)
+        complete = _find_complete(state.batch_of[round.available], sizes)
         places = round.budget // self.batch  # K/T
         if complete.size < places and complete.size < np.count_nonzero(sizes):
             return Cohort.uniform([], notes={"batches_available": int(complete.size), "batches_needed": places})
         order = self._order_batches(complete, self._picks_of(state, complete), round.rng)
         chosen = _take_fitting(order, sizes, round.budget, places)
-        ids = np.flatnonzero(np.isin(state.batch, chosen))
+        ids = np.flatnonzero(np.isin(state.batch_of, chosen))
         state.picks[ids] += 1
         return Cohort.uniform(ids, notes={"batches": chosen.tolist(), "batch_size": self.batch})
 
@@ -93,26 +96,26 @@ class BatchPartitioning(Selector[Memory]):
 
         In the first round the last batch takes those who are left over, if the budget holds it.
         """
-        waiting = np.flatnonzero(state.batch < 0)
+        waiting = np.flatnonzero(state.batch_of < 0)
         n_new = waiting.size // self.batch
         if not n_new:
-            if not state.batches:
+            if not state.n_batches:
                 raise bad("BatchPartitioning.batch", f"at most the number of clients, {round.n_clients}", self.batch)
             return
         order = round.rng.permutation(waiting)
-        number = np.arange(order.size) // self.batch
+        batch_id = np.arange(order.size) // self.batch
         leftover = order.size % self.batch
-        if not state.batches and self.batch + leftover <= round.budget:
-            number = np.minimum(number, n_new - 1)
-        has_batch = number < n_new
-        state.batch[order[has_batch]] = state.batches + number[has_batch]
-        state.batches += n_new
+        if not state.n_batches and self.batch + leftover <= round.budget:
+            batch_id = np.minimum(batch_id, n_new - 1)
+        has_batch = batch_id < n_new
+        state.batch_of[order[has_batch]] = state.n_batches + batch_id[has_batch]
+        state.n_batches += n_new
 
     def _picks_of(self, state: Memory, batches: Ids) -> Array:
         """Return how often each of these batches was picked; its members were picked together."""
-        assigned = state.batch >= 0
-        picks = np.zeros(state.batches, np.int64)
-        picks[state.batch[assigned]] = state.picks[assigned]
+        assigned = state.batch_of >= 0
+        picks = np.zeros(state.n_batches, np.int64)
+        picks[state.batch_of[assigned]] = state.picks[assigned]
         return picks[batches]
 
     def _order_batches(self, complete: Ids, picks: Array, rng: np.random.Generator) -> Ids:
@@ -144,8 +147,8 @@ def _take_fitting(order: Ids, sizes: Array, budget: int, places: int) -> Ids:
     """Return the first of these batches that fit into the budget; the last batch may be larger than the others."""
     chosen: list[int] = []
     room = budget
-    for batch in order.tolist():
-        if len(chosen) < places and sizes[batch] <= room:
-            chosen.append(batch)
-            room -= int(sizes[batch])
+    for batch_id in order.tolist():
+        if len(chosen) < places and sizes[batch_id] <= room:
+            chosen.append(batch_id)
+            room -= int(sizes[batch_id])
     return np.asarray(chosen, np.int64)

@@ -36,7 +36,7 @@ from sortition.core import LOSS, Cohort, Measure, Needs, Reading, Round, Selecto
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
-from sortition.core.ties import TOLERANCE, rounded
+from sortition.core.ties import TIE_TOLERANCE, round_to_tie_grid
 from sortition.selectors._parts.shares import as_shares
 
 CHUNK = 65_536  # clients whose numbers are unpacked at a time
@@ -49,7 +49,7 @@ class Memory(State):
     loss: Floats = per_client(np.nan)
     was_available: Array = per_client(0, dtype=bool)  # in the last round
     moves: Array = per_client(0, dtype=int, width=4)  # rounds that went 0→0, 0→1, 1→0, 1→1
-    last: int = shared(-1)  # index of the last round
+    last_round: int = shared(-1)
 
 
 @method
@@ -90,16 +90,16 @@ class CAFed(Selector[Memory]):
         known_ids = round.population.known_ids
         losses = yield Measure(LOSS, round.available)
         self._learn(state, losses)
-        rounds_passed = round.index - state.last if state.last >= 0 else 0
+        rounds_passed = round.index - state.last_round if state.last_round >= 0 else 0
         count_moves(state.moves, state.was_available, round.available, rounds_passed)
-        state.last = round.index
+        state.last_round = round.index
         pi, correlation = estimate_availability(state.moves[known_ids])
         alpha = self._target(round)
-        most_correlated_first = np.argsort(-rounded(np.abs(correlation)), kind="stable")
-        rarest_first = np.argsort(rounded(pi), kind="stable")
+        most_correlated_first = np.argsort(-round_to_tie_grid(np.abs(correlation)), kind="stable")
+        rarest_first = np.argsort(round_to_tie_grid(pi), kind="stable")
         keeps = prune(
             alpha=alpha,
-            loss=self._losses(state, known_ids),
+            loss=self._losses_or_mean(state, known_ids),
             order=np.concatenate([most_correlated_first, rarest_first]),
             bias=self.bias,
             tolerance=self.tolerance,
@@ -122,7 +122,7 @@ class CAFed(Selector[Memory]):
         smoothed = self.smoothing * previous + (1 - self.smoothing) * losses.values
         state.loss[losses.ids] = np.where(np.isnan(previous), losses.values, smoothed)
 
-    def _losses(self, state: Memory, known_ids: Ids) -> Floats:
+    def _losses_or_mean(self, state: Memory, known_ids: Ids) -> Floats:
         """Return F̂_k of the known clients; where there is none, the mean of the others. F*_k counts as 0."""
         loss = state.loss[known_ids]
         unknown = np.isnan(loss)
@@ -163,10 +163,10 @@ def prune(alpha: Floats, loss: Floats, order: Ids, bias: float, tolerance: float
     epsilon = kept_loss
     for k, share, share_loss in _iterate_as_python(order, alpha, alpha * loss):
         remaining = 1.0 - removed_share - share
-        if not keeps[k] or remaining <= TOLERANCE:  # nobody would be left
+        if not keeps[k] or remaining <= TIE_TOLERANCE:  # nobody would be left
             continue
         epsilon_without = (kept_loss - share_loss) / remaining + kappa_gamma * (removed_share + share) ** 2
-        if epsilon > epsilon_without and epsilon - epsilon_without >= tolerance + TOLERANCE * abs(epsilon):
+        if epsilon > epsilon_without and epsilon - epsilon_without >= tolerance + TIE_TOLERANCE * abs(epsilon):
             keeps[k] = False
             epsilon = epsilon_without
             removed_share += share

@@ -31,7 +31,7 @@ from pydantic import Field
 from sortition.core import DURATION, Cohort, Feedback, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import take_largest
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 
 
 @dataclass
@@ -85,7 +85,7 @@ class CSUCBQ(Selector[Memory]):
         optimism = self._optimistic_rewards(state, ids, round.index + 1)
         score = (1 - self.beta) * optimism + self.beta * state.queue[ids]
         members = take_largest(
-            ids, rounded(score, 1.0), round.budget
+            ids, round_to_tie_grid(score, 1.0), round.budget
         )  # D_k sums small steps: near 0 its bits are noise
         state.chosen[:] = 0
         state.chosen[members] = 1

@@ -10,7 +10,7 @@ probabilities keep the average unbiased. FedIS, the paper's importance sampling,
 | σ_i², variance of local stochastic gradients | ``DISPERSION``²; not reported where ``alpha = 1`` |
 | Theorem 3.1 (FedIS): p_i ∝ ‖ĝ_i‖, ĝ_i the sum of the local gradients | ``by="norm"``: ``UPDATE_NORM`` |
 | practical version: p_i = 1/N at first; after a round, for i ∈ S: | ``state.share`` = N p_i |
-| p_i ← z_i / Σ_{j∈S} z_j · (1 − Σ_{j∉S} p_j), others keep theirs | :meth:`observe`: the mass of S stays |
+| p_i ← z_i / Σ_{j∈S} z_j · (1 − Σ_{j∉S} p_j), others keep theirs | :meth:`Delta.observe`: the mass of S stays |
 | x ← x + (1/n) Σ_{draws} w_i / p_i Δ_i, w_i = n_i / Σ n | weights, ``mass="expected"``; ``weigh``, ``draw`` |
 
 Deviations: the paper's α1 and α2 contain the unknown smoothness. The paper does not say how σ_i is estimated; here it
@@ -44,7 +44,7 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_weighted, draw_with_replacement
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 from sortition.selectors._parts.shares import as_shares
 
 
@@ -130,7 +130,7 @@ class Delta(Selector[Memory]):
         """Return the participants that reported, and their z_i."""
         if self.by == "norm":
             norms = feedback.report(UPDATE_NORM)
-            return norms.ids, rounded(norms.values)
+            return norms.ids, round_to_tie_grid(norms.values)
         gradients = feedback.report(STEP_GRADIENT)
         sigma = np.zeros(feedback.round.n_clients)
         if self.alpha < 1:
@@ -152,5 +152,5 @@ def diversity(gradients: Array, sigma: Array, alpha: float) -> Floats:
     rows = np.asarray(gradients, np.float64)
     zeta = np.linalg.norm(rows - rows.mean(axis=0), axis=1)
     longest = float(np.abs(rows).max(initial=0.0)) * rows.shape[1] ** 0.5
-    zeta = rounded(zeta, longest)  # where gradients are equal, only rounding errors differ
-    return rounded(np.sqrt(alpha * zeta**2 + (1 - alpha) * np.square(sigma)))
+    zeta = round_to_tie_grid(zeta, longest)  # where gradients are equal, only rounding errors differ
+    return round_to_tie_grid(np.sqrt(alpha * zeta**2 + (1 - alpha) * np.square(sigma)))

@@ -112,12 +112,12 @@ class DivFL(Selector[Memory]):
         """Ask clients without a gradient (or all), then cover everybody known by the available."""
         available = round.available
         keeps_pairs = self._make_room(state)
-        candidates = available
+        askable = available
         if not keeps_pairs:
-            candidates = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
-        to_ask = candidates
+            askable = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
+        to_ask = askable
         if self.refresh == "cohort":
-            to_ask = candidates[~state.has_gradient[candidates]]
+            to_ask = askable[~state.has_gradient[askable]]
         if to_ask.size:
             gradients = yield Measure(self.signal, to_ask)
             self._learn(state, gradients)

@@ -41,7 +41,7 @@ class Memory(State):
     """The estimated rate of participation of each client; NaN before it is known."""
 
     rate: Floats = per_client(np.nan)
-    last: int = shared(-1)  # index of the last round in which somebody was available
+    last_round: int = shared(-1)  # index of the last round in which somebody was available
 
 
 @method
@@ -77,9 +77,9 @@ class F3AST(Selector[Memory]):
         known_ids = round.population.known_ids
         p = data_shares(round.population)
         self._start_rates(state, round, p)
-        skipped = round.index - state.last - 1
+        skipped = round.index - state.last_round - 1
         state.rate[known_ids] *= (1 - self.beta) ** skipped
-        state.last = round.index
+        state.last_round = round.index
         chosen = take_largest(round.available, _ratio(p, state.rate, round.available), round.budget)
         state.rate[known_ids] *= 1 - self.beta
         state.rate[chosen] += self.beta

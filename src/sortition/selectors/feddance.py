@@ -9,7 +9,7 @@ Clients that took part long ago have a small bonus.
 | V_m = 1 − e^(−λ_m K), λ_m: share of the last K_h rounds in which m was there | ``window`` = K, ``history`` = K_h |
 | I_m: mean loss of the last training | the report ``TRAINING_LOSS`` |
 | A_m: slope of the accuracy over the last β participations, ≥ 10⁻⁶ | the report ``ACCURACY``, ``participations`` |
-| J_m: the last round in which m took part; 0 for none | ``state.last`` |
+| J_m: the last round in which m took part; 0 for none | ``state.last_participation`` |
 | clients without I or A: the mean of the round before; 1 at first | ``state.mean_loss``, ``state.mean_slope`` |
 | the N largest U | ``take_largest``; ties by chance |
 
@@ -56,7 +56,7 @@ class Memory(State):
 
     there: Ids = per_client(0, dtype=int)  # bit r: whether it was there r + 1 rounds ago
     rounds: Ids = per_client(0, dtype=int)  # since it was there first
-    last: Ids = per_client(0, dtype=int)  # J_m, from 1
+    last_participation: Ids = per_client(0, dtype=int)  # J_m, from 1
     loss: Floats = per_client(np.nan)  # I_m
     accuracies: Floats = per_client(np.nan, width=0)  # (N, participations), the newest first
     mean_loss: float = shared(1.0)
@@ -106,7 +106,7 @@ class FedDance(Selector[Memory]):
         loss = np.where(np.isnan(state.loss[ids]), state.mean_loss, state.loss[ids])
         A = self._slopes(state, ids)
         A = np.where(np.isnan(A), state.mean_slope, A)
-        bonus = 1.0 + math.log10(R + 1) / (10.0 * (1.0 + state.last[ids]))
+        bonus = 1.0 + math.log10(R + 1) / (10.0 * (1.0 + state.last_participation[ids]))
         return np.asarray(V * loss * A * bonus)
 
     def _rate(self, state: Memory, ids: Ids) -> Floats:
@@ -138,7 +138,7 @@ class FedDance(Selector[Memory]):
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Remember losses, accuracies and who took part, and the means that stand for what is unknown."""
-        state.last[feedback.cohort.ids] = feedback.round.index + 1
+        state.last_participation[feedback.cohort.ids] = feedback.round.index + 1
         losses = feedback.report(TRAINING_LOSS)
         losses.scatter(state.loss)
         if len(losses):

@@ -156,8 +156,8 @@ class HiCS(Selector[Memory]):
         notes: dict[str, Any] = {}
         if estimated.size:
             draws, notes = self._draw(state, estimated, places, round)
-        overdue = np.setdiff1d(ids[without_estimate], forced)
-        substitutes = draw_uniformly(overdue, places - draws.size, round.rng)
+        unestimated = np.setdiff1d(ids[without_estimate], forced)
+        substitutes = draw_uniformly(unestimated, places - draws.size, round.rng)
         n_forced = int(forced.size + substitutes.size)
         return Cohort.drawn(np.concatenate([forced, draws, substitutes]), notes={"forced": n_forced, **notes})
 
@@ -197,7 +197,7 @@ class HiCS(Selector[Memory]):
             round.rng,
             among=ids,
             offset=self.lam * state.entropy[ids],
-            how=self.linkage,
+            linkage=self.linkage,
         )
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
@@ -255,12 +255,12 @@ def entropy_estimate(updates: Array, temperature: float) -> Floats:
 
 def selection_odds(entropy: Floats, groups: Ids, inside: Array, gamma: float) -> Floats:
     """Return π_m p̃_k of each client k of group m, eq. 10; they add up to 1. ``inside``: what p̃ is proportional to."""
-    members = np.bincount(groups)
-    score = gamma * np.bincount(groups, entropy) / members
+    group_sizes = np.bincount(groups)
+    score = gamma * np.bincount(groups, entropy) / group_sizes
     pi = np.exp(score - score.max())
     pi = pi / pi.sum()
     total = np.bincount(groups, inside)
-    p = np.where(total[groups] > 0, inside / np.maximum(total, 1e-300)[groups], 1 / members[groups])
+    p = np.where(total[groups] > 0, inside / np.maximum(total, 1e-300)[groups], 1 / group_sizes[groups])
     return np.asarray(pi[groups] * p)
 
 

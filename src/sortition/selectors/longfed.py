@@ -52,7 +52,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
-from sortition.core.ties import TOLERANCE
+from sortition.core.ties import TIE_TOLERANCE
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.distances import distances_between, enlarge_table, pairwise_distances
 from sortition.selectors._parts.facility import greedy_cover, nearest_chosen, represented_mass
@@ -158,10 +158,10 @@ class LongFed(Selector[Memory]):
         keeps_pairs = self._make_room(state)
         if keeps_pairs and state.rounds == 0 and self.first == "everyone":
             return self._cohort(available, self._mass(round, available), full=True)
-        candidates = available
+        askable = available
         if not keeps_pairs:
-            candidates = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
-        newcomers = candidates[~state.has_update[candidates]]
+            askable = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
+        newcomers = askable[~state.has_update[askable]]
         if newcomers.size:
             updates = yield Measure(self.signal, newcomers)
             self._learn(state, updates)
@@ -315,7 +315,7 @@ def reference_clients(distance: Floats, chosen: Floats, epsilon: float) -> Ids:
     ``chosen`` counts rounds: p is that over t, which changes no argmax but would let rounding break ties.
     """
     gap = np.abs(chosen[:, None] - chosen)
-    gap[distance > epsilon * (1 + TOLERANCE)] = -1.0  # ε is often one of the distances
+    gap[distance > epsilon * (1 + TIE_TOLERANCE)] = -1.0  # ε is often one of the distances
     return np.asarray(np.argmax(gap, axis=1), np.int64)
 
 

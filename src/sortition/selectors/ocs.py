@@ -35,7 +35,7 @@ from sortition.core import UPDATE_NORM, Cohort, Measure, Needs, Round, Selector,
 from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
-from sortition.core.ties import TOLERANCE, rounded
+from sortition.core.ties import TIE_TOLERANCE, round_to_tie_grid
 from sortition.selectors._parts.shares import as_shares
 
 
@@ -122,7 +122,7 @@ def optimal_probabilities(lengths: Floats, m: int) -> Floats:
     if positive.size <= m:
         p[positive] = 1.0
         return p
-    order = positive[np.argsort(rounded(lengths[positive]), kind="stable")]
+    order = positive[np.argsort(round_to_tie_grid(lengths[positive]), kind="stable")]
     ascending = lengths[order]  # ũ_(1) ≤ ũ_(2) ≤ …
     total = np.cumsum(ascending)  # Σ_{i≤l} ũ_(i) of every l
     places = m + np.arange(1, ascending.size + 1) - ascending.size  # m + l − n
@@ -143,7 +143,7 @@ def approximate_probabilities(lengths: Floats, m: int, iterations: int) -> Float
         return np.full(n, m / n)
     p = np.minimum(1.0, m * lengths / total)
     for _ in range(iterations):
-        below_one = p < 1 - TOLERANCE
+        below_one = p < 1 - TIE_TOLERANCE
         count = int(below_one.sum())  # I
         mass = float(p[below_one].sum())  # P
         if mass == 0:

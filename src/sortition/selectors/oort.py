@@ -56,7 +56,7 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_weighted, take_largest, take_largest_unsorted
 from sortition.core.selector import Conditions
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 
 LARGEST_LEFT_OUT = 0.3  # of all clients, at most, are left out for having been picked often
 SMALLEST_RANGE = 1e-4  # utilities that differ by less are not stretched to [0, 1]
@@ -68,9 +68,9 @@ class Memory(State):
 
     utility: Floats = per_client(np.nan)  # U(i); NaN: never picked
     duration: Floats = per_client(np.nan)  # t_i in seconds; NaN: not known
-    last: Ids = per_client(0, dtype=int)  # L(i), from 1
+    last_participation: Ids = per_client(0, dtype=int)  # L(i), from 1
     picks: Ids = per_client(0, dtype=int)
-    achieved: Array = shared()  # ΣU of the last 2 W rounds, the newest last
+    utility_history: Array = shared()  # ΣU of the last 2 W rounds, the newest last
     steps: int = shared(0)  # of the pacer
 
 
@@ -207,7 +207,7 @@ class Oort(Selector[Memory]):
         if self.normalise:
             smallest = 0.999 * utility.min()
             utility = (utility - smallest) / max(utility.max() - smallest, SMALLEST_RANGE)
-        score = utility + np.sqrt(self.staleness * math.log(t) / np.maximum(state.last[ids], 1))
+        score = utility + np.sqrt(self.staleness * math.log(t) / np.maximum(state.last_participation[ids], 1))
         slow = state.duration[ids] > T
         score[slow] *= (T / state.duration[ids][slow]) ** self.alpha
         if self.fairness:
@@ -218,17 +218,17 @@ class Oort(Selector[Memory]):
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Remember picks, durations and utilities, and tell the pacer what utility the cohort achieved."""
         state.picks[feedback.cohort.ids] += 1
-        state.last[feedback.ids] = feedback.round.index + 1
+        state.last_participation[feedback.ids] = feedback.round.index + 1
         durations = feedback.report(DURATION)
         durations.scatter(state.duration)
         losses = feedback.report(RMS_LOSSES[self.utility])
         sizes = np.asarray(feedback.round.population.sizes[losses.ids], np.float64)
-        achieved = sizes * losses.values
-        state.utility[losses.ids] = achieved
+        utilities = sizes * losses.values
+        state.utility[losses.ids] = utilities
         silent = np.setdiff1d(feedback.cohort.ids, losses.ids)
         never_answered = silent[np.isnan(state.utility[silent])]
         self._count_as_tried(state, never_answered, durations.values, feedback.round)
-        self._pace(state, float(achieved.sum()))
+        self._pace(state, float(utilities.sum()))
 
     @staticmethod
     def _count_as_tried(state: Memory, ids: Ids, durations: Floats, round: Round) -> None:
@@ -237,20 +237,21 @@ class Oort(Selector[Memory]):
         They took longer than the slowest answer of the round or, where there is none, than its deadline.
         """
         state.utility[ids] = 0.0
-        state.last[ids] = round.index + 1
+        state.last_participation[ids] = round.index + 1
         if durations.size:
             state.duration[ids] = durations.max()
         elif round.deadline is not None:
             state.duration[ids] = round.deadline
 
-    def _pace(self, state: Memory, achieved: float) -> None:
+    def _pace(self, state: Memory, round_utility: float) -> None:
         """Let T grow where the utility of the last W rounds is below that of the W rounds before."""
-        history = np.empty(0) if state.achieved is None else state.achieved
-        state.achieved = np.append(history, achieved)[-2 * self.window :]
-        if state.achieved.size == 2 * self.window:
-            earlier = np.asarray(state.achieved[: self.window].sum())
-            recent = np.asarray(state.achieved[self.window :].sum())
-            state.steps += bool(rounded(earlier) > rounded(recent))
+        history = np.empty(0) if state.utility_history is None else state.utility_history
+        history = np.append(history, round_utility)[-2 * self.window :]
+        state.utility_history = history
+        if history.size == 2 * self.window:
+            earlier = np.asarray(history[: self.window].sum())
+            recent = np.asarray(history[self.window :].sum())
+            state.steps += bool(round_to_tie_grid(earlier) > round_to_tie_grid(recent))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
@@ -265,6 +266,6 @@ def exploit(ids: Ids, scores: Floats, k: int, cutoff: float, rng: np.random.Gene
         return ids[:0], 0
     rank = scores.size - k
     kth_score = np.partition(scores, rank)[rank : rank + 1]
-    threshold = rounded(cutoff * kth_score)[0]
-    reaches = rounded(scores) >= threshold
+    threshold = round_to_tie_grid(cutoff * kth_score)[0]
+    reaches = round_to_tie_grid(scores) >= threshold
     return draw_weighted(ids[reaches], scores[reaches], k, rng), int(reaches.sum())

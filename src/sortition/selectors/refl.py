@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids, fix_width
 from sortition.core.sampling import take_largest
 
 NEVER = -(2**40)
@@ -39,7 +39,7 @@ NEVER = -(2**40)
 class Memory(State):
     """When each client took part last, and how often it stayed available from one round to the next."""
 
-    last: Ids = per_client(NEVER, dtype=int)  # index of the round in which the client took part last
+    last_participation: Ids = per_client(NEVER, dtype=int)  # index of the round
     was_available: Array = per_client(0, dtype=bool)  # in the last round that the server saw
     stayed: Array = per_client(0, dtype=int, width=0)  # (N, phases) rounds after which it was available again
     counted: Array = per_client(0, dtype=int, width=0)  # (N, phases) rounds in which it was available
@@ -76,18 +76,18 @@ class REFL(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Cohort:
         """Learn from who stayed, then take the least likely of the clients that do not rest."""
         self._learn(state, round)
-        rested = round.index - state.last[round.available] > self.cooldown
+        rested = round.index - state.last_participation[round.available] > self.cooldown
         ids = round.available[rested]
         probability = staying_probability(state.stayed, state.counted, ids, self._phase(round.index))
-        chosen = take_largest(ids, -np.round(probability, 12), round.budget, round.rng)
-        state.last[chosen] = round.index
+        chosen = take_largest(ids, -probability, round.budget, round.rng)
+        state.last_participation[chosen] = round.index
         notes = {"resting": int(round.available.size - ids.size)}
         return Cohort.uniform(chosen, notes=notes)
 
     def _learn(self, state: Memory, round: Round) -> None:
         """Count who of the last round is still available; a round that was skipped breaks the chain."""
-        state.stayed = self._make_counts(state.stayed, state.n_clients)
-        state.counted = self._make_counts(state.counted, state.n_clients)
+        state.stayed = fix_width(state.stayed, self._n_phases)
+        state.counted = fix_width(state.counted, self._n_phases)
         is_available = np.zeros(state.n_clients, dtype=bool)
         is_available[round.available] = True
         if state.index == round.index - 1:
@@ -101,12 +101,6 @@ class REFL(Selector[Memory]):
     def _n_phases(self) -> int:
         """How many parts of the period are counted apart; 1 without a period."""
         return 1 if self.period is None else min(self.phases, self.period)
-
-    def _make_counts(self, table: Array, n_clients: int) -> Array:
-        """Return the counts (N, phases), which are made when they are first needed."""
-        if table.shape[1]:
-            return table
-        return np.zeros((n_clients, self._n_phases), np.int64)
 
     def _phase(self, index: int) -> int:
         """Return the part of the period to which a round belongs."""

@@ -53,7 +53,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import draw_uniformly, draw_with_replacement
 from sortition.core.selector import Asking, Conditions
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 
 POLICIES = {  # chances of five tiers, from fast to slow
     "random": (0.7, 0.1, 0.1, 0.05, 0.05),
@@ -196,9 +196,9 @@ class TiFL(Selector[Memory]):
         """Return the tier of each client (N,), 0 the fastest; −1 of clients not profiled or always too slow."""
         profiled = state.profiles >= self.profile_rounds
         if latency_limit is not None:
-            profiled &= rounded(state.total) < rounded(state.profiles * latency_limit)
+            profiled &= round_to_tie_grid(state.total) < round_to_tie_grid(state.profiles * latency_limit)
         ids = np.flatnonzero(profiled)
-        fastest_first = ids[np.argsort(rounded(state.total[ids] / state.profiles[ids]), kind="stable")]
+        fastest_first = ids[np.argsort(round_to_tie_grid(state.total[ids] / state.profiles[ids]), kind="stable")]
         tier_of = np.full(state.n_clients, -1)
         tier_of[fastest_first] = np.arange(ids.size) * self.tiers // max(ids.size, 1)
         return tier_of
@@ -217,7 +217,7 @@ class TiFL(Selector[Memory]):
         """Change the chances where the current tier has not become better since the last look (Algorithm 2)."""
         previous = np.zeros(self.tiers) if state.accuracy is None else state.accuracy
         current = self._accuracies(previous, round, tier_of, reading)
-        if state.tier >= 0 and rounded(current)[state.tier] <= rounded(previous)[state.tier]:
+        if state.tier >= 0 and round_to_tie_grid(current)[state.tier] <= round_to_tie_grid(previous)[state.tier]:
             state.chance = adapt_chances(current, state.credits > 0, self.ranks)
         state.accuracy = current
         state.looked = round.index
@@ -255,7 +255,7 @@ def adapt_chances(accuracy: Floats, open_tiers: Array, ranks: str) -> Floats:
     """Return P_t by ChangeProbs (m,): the lower the accuracy of a tier with credits, the larger its chance."""
     ids = np.flatnonzero(open_tiers)
     n = ids.size
-    worst_first = ids[np.argsort(rounded(accuracy[ids]), kind="stable")]
+    worst_first = ids[np.argsort(round_to_tie_grid(accuracy[ids]), kind="stable")]
     chance = np.zeros(accuracy.size)
     if ranks == "printed" and n > 1:
         chance[worst_first] = (n - 1 - np.arange(n)) / (n * (n - 1) / 2)

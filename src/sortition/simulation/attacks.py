@@ -15,7 +15,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.guards.settings import Number, Whole
-from sortition.core.population import LARGEST, total_examples
+from sortition.core.population import LARGEST_COUNT, total_examples
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.core.streams import stream
@@ -40,7 +40,7 @@ class Attacks:
             ``latency``: durations are reported ``strength`` times as short. ``sybil``: the adversaries belong to one
             owner and all hold the data of the first. ``update``: updates, and reports of them, are reversed and
             ``strength`` times as long. ``adaptive``: all reports and updates stay just below the guards that are
-            expected (:mod:`.adaptive`). ``none``: the same clients are watched, and honest.
+            expected (:mod:`.adaptive_attacks`). ``none``: the same clients are watched, and honest.
         share: of all clients; who they are depends on the seed alone.
         strength: a factor, at most 1e15; of sizes, so that nobody claims more than 2**53 examples.
         norm: the guard of this name that adaptive adversaries expect.
@@ -126,7 +126,7 @@ class Adversaries:
         """Return counts in which adversaries claim ``strength`` times their examples."""
         claimed = np.rint(counts[self.ids] * self.attacks.strength)
         largest_claim = float(total_examples(claimed).max())
-        if largest_claim > LARGEST:
+        if largest_claim > LARGEST_COUNT:
             hint = f"They would claim up to {largest_claim:g} examples; in a population no client has more than 2**53."
             raise bad("Attacks.strength", "smaller where sizes are claimed", self.attacks.strength, hint)
         raised = counts.copy()

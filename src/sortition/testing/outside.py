@@ -105,7 +105,7 @@ def _looked_up(cls: type) -> Iterator[tuple[str, object]]:
             function = _function(value)
             if function is not None:
                 waiting.append(function)
-            elif not name.startswith("__") and name not in ("cite", "scales", "isolates"):
+            elif not name.startswith("__") and name not in ("cite", "scales", "can_isolate_a_client"):
                 yield f"{base.__name__}.{name}", value
     looked_at: set[int] = set()
     while waiting:

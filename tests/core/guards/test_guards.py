@@ -237,7 +237,7 @@ class TestQuarantine:
         assert again.guards == self.guards  # those of the snapshot
         again.join(population(10))
         assert 5 not in turn_of(again, np.ones(10)).round.available
-        assert again.eligibility.until.tolist() == [0, 0, 0, 0, 0, 5, 0, 0, 0, 0]
+        assert again.eligibility.quarantined_until.tolist() == [0, 0, 0, 0, 0, 5, 0, 0, 0, 0]
         with pytest.raises(StorageError, match=r"guards.quarantine was 3, is absent; guards.strikes was 2, is absent"):
             Registrar.load(tmp_path / "a.npz", Believer(), population(8), guards=Guards())
 
@@ -506,7 +506,7 @@ def test_every_method_under_all_guards(name):
             if cohort.ids.size:
                 assert np.isin(cohort.ids, turn.round.available).all()
                 assert cohort.weights.sum() > 0
-            assert not (registrar.eligibility.until[cohort.ids] > registrar.index + 2).any()
+            assert not (registrar.eligibility.quarantined_until[cohort.ids] > registrar.index + 2).any()
             explored_in += "explored" in turn.guarded
             quarantined += turn.guarded.get("quarantined", 0)
         assert explored_in > 0 or cohort.full  # where everybody trains there is nobody to explore

@@ -25,7 +25,7 @@ def spoilt(entry: float, liar: int, partners: np.ndarray) -> Reading:
 def test_only_the_client_that_spoils_products_is_refused(entry, partners):
     screened = screen(PRODUCTS, spoilt(entry, 3, partners), CLIENTS, None, Guards(norm=20))
     assert list(screened.rejected) == [3]
-    assert not screened.compared
+    assert not screened.refused_by_comparison
     assert screened.reading.ids.tolist() == [client for client in CLIENTS if client != 3]
     assert np.isnan(screened.reading.values[:, 3]).all()
     others = np.delete(screened.reading.values, 3, axis=1)
@@ -34,7 +34,7 @@ def test_only_the_client_that_spoils_products_is_refused(entry, partners):
 
 def test_of_a_single_pair_both_are_refused_and_nobody_is_blamed():
     screened = screen(PRODUCTS, spoilt(np.nan, 3, np.array([7])), CLIENTS, None, Guards())
-    assert set(screened.rejected) == set(screened.compared) == {3, 7}
+    assert set(screened.rejected) == set(screened.refused_by_comparison) == {3, 7}
 
 
 SECURE = [("microcosm", {"by": "secure"}), ("fed-cbs", {"counts": "secure", "labels": 5})]
@@ -50,4 +50,4 @@ def test_one_client_does_not_bring_the_others_into_quarantine(method, options):
     turn.answer(spoilt(np.nan, 3, CLIENTS))
     assert list(turn.rejected) == [3]
     registrar.finish(turn)
-    assert np.flatnonzero(registrar.eligibility.until > registrar.index).tolist() == [3]
+    assert np.flatnonzero(registrar.eligibility.quarantined_until > registrar.index).tolist() == [3]

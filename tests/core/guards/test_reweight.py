@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, Guards, InputError, Needs, Population, Registrar, Selector, method
-from sortition.core.guards.fitted_weights import TRADE_OFF
 from sortition.selectors import load
-from sortition.selectors.microcosm import LABELS_TRADE_OFF
 
 SIZES = [10, 20, 30, 40]
 
@@ -106,7 +104,6 @@ def test_fitted_weights_are_those_of_microcosms_first_round():
     population = Population(counts.sum(axis=1), counts)
     own = Registrar(load("microcosm", estimate=False), population).begin(range(12), 5).cohort
     assert fitted(counts, np.sort(own.ids)).weights == pytest.approx(own.weights[np.argsort(own.ids)], abs=1e-12)
-    assert TRADE_OFF == LABELS_TRADE_OFF
 
 
 def test_fitted_weights_bring_the_cohorts_labels_near_to_the_populations():

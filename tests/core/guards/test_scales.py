@@ -126,6 +126,29 @@ def test_before_anything_is_known_the_shortest_update_bounds_the_round_and_nobod
     assert not federation.quarantined.any()
 
 
+def test_shortened_updates_are_counted_by_client_however_they_are_judged():
+    federation = registrar()
+    turn = federation.begin(np.arange(6), 6)
+    turn.answer({})
+    turn.judge_updates(np.array([0, 1, 2]), np.array([2.0, 3.0, 1.0]))
+    turn.judge_updates(np.array([3, 4, 5]), np.array([1.0, 1.0, 5.0]))
+    assert turn.guarded["shortened"] == 3
+    turn.judge_updates(np.array([0, 4, 5]), np.array([1.0, 1.0, 1.0]))  # judged again
+    assert turn.guarded["shortened"] == 1
+
+
+def test_selections_before_one_step_add_up_what_the_guards_did():
+    federation = registrar(Guards(winsorise=3, explore=0.5, norm=0, remember=50))
+    for available in (np.arange(10), np.arange(10, 20)):
+        turn = federation.begin(available, 2)
+        turn.answer({int(client): 1e6 if client % 10 == 7 else 1.0 + client for client in turn.question.ids})
+        federation.dispatch(turn)
+        assert turn.guarded["winsorised"] == 1
+    step = federation.receive(federation.in_flight)
+    assert step.guarded["winsorised"] == 2
+    assert len(step.guarded["explored"]) == 2
+
+
 def test_what_is_absurd_by_itself_is_always_a_strike():
     federation = registrar()
     play(federation, np.arange(5), {0: np.nan, 1: 1e20})

@@ -86,8 +86,10 @@ def kinds(n, seed=0, dim=6):
 @pytest.mark.parametrize("gap", ["angle", "l2", "l1"])
 def test_a_sample_finds_the_groups_of_the_whole_tree(gap):
     rows = kinds(300) if gap == "angle" else kinds(300) / np.linalg.norm(kinds(300), axis=1, keepdims=True)
-    whole = tree_groups(rows, lambda links, _: cut_to_count(links, 5), 300, RNG(0), gap=gap)
-    sampled = tree_groups(rows, lambda links, _: cut_to_count(links, 5), 40, RNG(0), gap=gap)
+    whole = tree_groups(rows, lambda links, _: cut_to_count(links, 5), 300, RNG(0), among=np.arange(len(rows)), gap=gap)
+    sampled = tree_groups(
+        rows, lambda links, _: cut_to_count(links, 5), 40, RNG(0), among=np.arange(len(rows)), gap=gap
+    )
     assert partition(whole) == partition(sampled) == partition(np.arange(300) % 5)
 
 
@@ -95,14 +97,16 @@ def test_offsets_part_clients_of_one_direction():
     rows = np.tile(RNG(2).normal(size=4), (200, 1))
     offset = np.where(np.arange(200) % 4 == 0, 10.0, 0.0) + RNG(3).normal(size=200) * 0.01
     for limit in (200, 50):
-        labels = tree_groups(rows, lambda links, _: cut_to_count(links, 2), limit, RNG(0), offset=offset)
+        labels = tree_groups(
+            rows, lambda links, _: cut_to_count(links, 2), limit, RNG(0), among=np.arange(len(rows)), offset=offset
+        )
         assert partition(labels) == partition(np.arange(200) % 4 == 0)
 
 
 def test_groups_with_one_centre_are_one():
     # three directions only, cut into nine groups: of the nine centres no more than three are told apart
     rows = np.eye(3)[np.arange(300) % 3]
-    labels = tree_groups(rows, lambda links, _: cut_to_count(links, 9), 60, RNG(0))
+    labels = tree_groups(rows, lambda links, _: cut_to_count(links, 9), 60, RNG(0), among=np.arange(len(rows)))
     assert partition(labels) == partition(np.arange(300) % 3)
     assert np.bincount(labels).all()  # no label is without members
 
@@ -110,7 +114,7 @@ def test_groups_with_one_centre_are_one():
 def test_a_sample_prefers_rows_that_are_not_zero():
     rows = np.zeros((1000, 5))
     rows[[10, 500, 990]] = kinds(3, dim=5)  # 0.3 %: a plain sample of 20 would mostly miss them
-    labels = tree_groups(rows, lambda links, _: cut_to_count(links, 4), 20, RNG(0))
+    labels = tree_groups(rows, lambda links, _: cut_to_count(links, 4), 20, RNG(0), among=np.arange(len(rows)))
     assert partition(labels) == {
         frozenset({10}),
         frozenset({500}),

@@ -16,7 +16,7 @@ from sortition.core.questions import Reading
 from sortition.core.signals import Signal
 
 Answers = Reading | Mapping[int, npt.ArrayLike]
-Shape = tuple[int, ...]
+RowShape = tuple[int, ...]
 NOT_A_NUMBER = "not a number"
 
 
@@ -27,7 +27,7 @@ class ScreenedAnswer(NamedTuple):
         reading: the sound rows.
         rejected: who sent an unsound one, and why.
         dimensions: the dimension of each vector that has another one than the right one, by client.
-        compared: who is refused only because of what others send.
+        refused_by_comparison: who is refused only because of what others send.
         ids: (m,) clients whose rows have the right shape.
         norms: (m,) the norms of these rows; NaN where one is no possible value.
     """
@@ -35,7 +35,7 @@ class ScreenedAnswer(NamedTuple):
     reading: Reading
     rejected: dict[int, str]
     dimensions: dict[int, int] = {}
-    compared: frozenset[int] = frozenset()
+    refused_by_comparison: frozenset[int] = frozenset()
     ids: Ids = np.empty(0, np.int64)
     norms: Floats = np.empty(0)
 
@@ -44,7 +44,7 @@ def screen(
     signal: Signal,
     answers: Answers,
     asked: Ids,
-    shape: Shape | None,
+    shape: RowShape | None,
     guards: Guards | None = None,
     *,
     largest_dimension: int | None = None,
@@ -53,10 +53,9 @@ def screen(
     """Screen an answer: return its sound rows, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
-    of at most ``largest_dimension`` entries. Norms are held against ``scale``, or against their own median. Ids that
-    were not asked are the caller's mistake and raise.
+    of at most ``largest_dimension`` entries. Norms are held against ``scale``, or against their own median. The answers
+    are of clients that were asked; :func:`sort_as_asked` refuses others.
     """
-    _check_asked(signal, answers, asked)
     guards = guards or Guards()
     shape = _row_shape(signal, asked, shape)
     if isinstance(answers, Reading) and _is_table(answers.values, shape, largest_dimension):
@@ -100,13 +99,13 @@ def _check_asked(signal: Signal, answers: object, asked: Ids) -> None:
         raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
 
 
-def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
+def _row_shape(signal: Signal, asked: Ids, known: RowShape | None) -> RowShape | None:
     if signal.scalar:
         return ()
     return (asked.size,) if signal.of == "pairs" else known
 
 
-def _is_table(values: Array, shape: Shape | None, largest_dimension: int | None) -> bool:
+def _is_table(values: Array, shape: RowShape | None, largest_dimension: int | None) -> bool:
     """Tell whether all rows have the shape that is wanted, or a dimension that is believed where none is known."""
     if shape is not None:
         return values.shape[1:] == shape
@@ -138,14 +137,14 @@ def as_floats(row: npt.ArrayLike) -> Array | None:
         return None
 
 
-def _usual_shape(rows: Mapping[int, Array | None], largest_dimension: int | None) -> Shape:
+def _usual_shape(rows: Mapping[int, Array | None], largest_dimension: int | None) -> RowShape:
     """Return the shape of most vectors among the rows, of those whose dimension is believed."""
     vectors = [row for row in rows.values() if row is not None and row.ndim == 1 and row.size]
     shapes = Counter(row.shape for row in vectors if largest_dimension is None or row.size <= largest_dimension)
     return shapes.most_common(1)[0][0] if shapes else (0,)
 
 
-def _tabulate(answers: Answers, shape: Shape | None, largest_dimension: int | None) -> ScreenedAnswer:
+def _tabulate(answers: Answers, shape: RowShape | None, largest_dimension: int | None) -> ScreenedAnswer:
     """Put the rows of one shape into a table of floats; return it with the reasons against the others.
 
     Where the shape is not known, it is that of most vectors. A row is checked as it was sent, and becomes float64 only
@@ -192,18 +191,20 @@ def _screen_table(
         negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(norms))
         reasons = dict.fromkeys(negative.tolist(), "negative")
         norms[negative] = np.nan  # they do not count for the median
-    compared = {} if signal.of == "server" else guards.find_too_far(norms, scale)
-    reasons = compared | guards.find_absurd(norms) | reasons
+    too_far = {} if signal.of == "server" else guards.find_too_far(norms, scale)
+    reasons = too_far | guards.find_absurd(norms) | reasons
     if not reasons:
         return ScreenedAnswer(reading, {}, ids=reading.ids, norms=norms)
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
     rejected = {int(reading.ids[row]): reason for row, reason in sorted(reasons.items())}
-    only_compared = frozenset(int(reading.ids[row]) for row, reason in compared.items() if reasons[row] == reason)
+    refused_by_comparison = frozenset(
+        int(reading.ids[row]) for row, reason in too_far.items() if reasons[row] == reason
+    )
     return ScreenedAnswer(
         reading=Reading(reading.ids[sound], reading.values[sound]),
         rejected=rejected,
-        compared=only_compared,
+        refused_by_comparison=refused_by_comparison,
         ids=reading.ids,
         norms=norms,
     )
@@ -240,7 +241,7 @@ def _screen_products(reading: Reading, asked: Ids, guards: Guards) -> ScreenedAn
     return ScreenedAnswer(
         reading=Reading(reading.ids[is_sound], values),
         rejected={int(reading.ids[row]): reason for row, reason in sorted(reasons.items())},
-        compared=frozenset(int(reading.ids[row]) for row in blameless),
+        refused_by_comparison=frozenset(int(reading.ids[row]) for row in blameless),
     )
 
 
@@ -295,7 +296,7 @@ def row_norms(rows: Array) -> Floats:
 def winsorise(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:
     """Clip numbers at median + ``limit`` · 1.4826 MAD of the reading, or at ``most``; return them, and how many were.
 
-    1.4826 makes the median absolute deviation that of a normal law. Where most are equal, the median is the scale.
+    1.4826 makes the median absolute deviation (MAD) that of a normal law. If the MAD is 0, the median takes its place.
     """
     values = reading.values
     if not len(reading):

@@ -46,14 +46,14 @@ class Ceiling:
         below: Array = excess <= 0
         if below.any():
             return below
-        least_above = np.partition(excess, places - 1)[places - 1]
-        return np.asarray(excess <= least_above + 1e-9)
+        largest_allowed_excess = np.partition(excess, places - 1)[places - 1]
+        return np.asarray(excess <= largest_allowed_excess + ROUNDING)
 
-    def record(self, available: Ids, cohort: Ids) -> None:
+    def record(self, available: Ids, chosen_ids: Ids) -> None:
         """Record a round that is over: who could have been chosen, and who was."""
         if available.size:
-            self.fair[available] += cohort.size / available.size
-            self.chosen[cohort] += 1
+            self.fair[available] += chosen_ids.size / available.size
+            self.chosen[chosen_ids] += 1
 
     def copy_for(self, n_clients: int) -> Ceiling:
         """Return a copy for more clients; newcomers have no share yet."""

@@ -48,7 +48,7 @@ class Eligibility:
 
     Attributes:
         strikes: (N,) rounds in which each client sent something unsound.
-        until: (N,) the first round in which each may be chosen again; 0 where it never was in quarantine.
+        quarantined_until: (N,) the first round in which each may be chosen again; 0 where it never was in quarantine.
         ceiling: how often each was chosen, where there is a ceiling.
         presence: how much each was there, where a guard asks who has just come.
         scales: the norm of what each client sent last, where that is remembered.
@@ -61,7 +61,7 @@ class Eligibility:
         n_clients = population.n_clients
         self.guards = guards
         self.strikes: Ids = np.zeros(n_clients, np.int64)
-        self.until: Ids = np.zeros(n_clients, np.int64)
+        self.quarantined_until: Ids = np.zeros(n_clients, np.int64)
         self.ceiling = Ceiling(guards.ceiling, n_clients) if guards.ceiling else None
         self.presence = Presence(n_clients) if guards.returning or guards.remember else None
         self.scales = Scales(signals, guards.remember, n_clients) if guards.remember else None
@@ -95,7 +95,7 @@ class Eligibility:
                 ids = ids[passes]
 
         if self.guards.quarantine:
-            keep_only(self.until[ids] <= version, "quarantined", "quarantined")
+            keep_only(self.quarantined_until[ids] <= version, "quarantined", "quarantined")
         if self.ceiling is not None:
             keep_only(self.ceiling.mask_below(ids, budget), "ceiling", "at_ceiling")
         if self.guards.returning:
@@ -123,10 +123,10 @@ class Eligibility:
         """Return the cohort with the weights that the guards set."""
         return reweigh(cohort, self.guards, sizes=self._sizes, fitted=self._fitted, intervals=self.intervals)
 
-    def record(self, available: Ids, cohort: Ids, used: Ids) -> None:
+    def record(self, available: Ids, chosen_ids: Ids, used: Ids) -> None:
         """Record a round that is over: who was available, who was chosen, and whose updates are used."""
         if self.ceiling is not None:
-            self.ceiling.record(available, cohort)
+            self.ceiling.record(available, chosen_ids)
         if self.presence is not None:
             self.presence.record(available)
         if self.intervals is not None:
@@ -148,7 +148,7 @@ class Eligibility:
         for client in clients:
             self.strikes[client] += 1
             if self.guards.quarantine and self.strikes[client] % self.guards.strikes == 0:
-                self.until[client] = index + 1 + self.guards.quarantine
+                self.quarantined_until[client] = index + 1 + self.guards.quarantine
 
     # -- copies --------------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Eligibility:
         """Return an independent copy: what is recorded in it leaves this one as it was."""
         twin = copy.copy(self)
         twin.strikes = self.strikes.copy()
-        twin.until = self.until.copy()
+        twin.quarantined_until = self.quarantined_until.copy()
         for name, memory in self._memories.items():
             setattr(twin, name, copy.deepcopy(memory))
         return twin
@@ -178,23 +178,23 @@ class Eligibility:
         """Return a copy for a larger population; clients that were there keep all that is remembered of them."""
         larger = Eligibility(self.guards, population)
         larger.strikes[: self.strikes.size] = self.strikes
-        larger.until[: self.until.size] = self.until
+        larger.quarantined_until[: self.quarantined_until.size] = self.quarantined_until
         for name, memory in self._memories.items():
             setattr(larger, name, memory.copy_for(population.n_clients))
         return larger
 
     def export(self) -> dict[str, Array]:
         """Return all that is remembered of clients as named arrays."""
-        arrays: dict[str, Array] = {"quarantined": self.strikes, "until": self.until}
+        arrays: dict[str, Array] = {"strikes": self.strikes, "quarantined_until": self.quarantined_until}
         for memory in self._memories.values():
             arrays |= memory.export()
         return arrays
 
-    def restore(self, arrays: Mapping[str, Array], strikes: Ids, until: Ids) -> None:
+    def restore(self, arrays: Mapping[str, Array], strikes: Ids, quarantined_until: Ids) -> None:
         """Take over what a snapshot holds; refuse it, with nothing changed, where it does not fit."""
         restored = {name: memory.restored(arrays) for name, memory in self._memories.items()}
         self.strikes = strikes
-        self.until = until
+        self.quarantined_until = quarantined_until
         for name, memory in restored.items():
             setattr(self, name, memory)
 

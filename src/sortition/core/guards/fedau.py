@@ -10,7 +10,7 @@ not known; the mean number of rounds from one participation to the next is an es
 | S_n, rounds in the open interval; M_n, intervals so far | ``rounds_open``, ``n_closed`` |
 | ω_n, their mean; 1 before the first | ``mean`` |
 | x ← x + η (1/N) Σ_n I_n^t ω_n^t Δ_n, with ω before this round | :meth:`Intervals.weights`, ``mass="expected"`` |
-| S_n ← S_n + 1; if I_n^t = 1 or S_n = K: ω_n ← (M_n ω_n + S_n)/(M_n + 1), M_n ← M_n + 1, S_n ← 0 | :meth:`record` |
+| S_n ← S_n + 1; if I_n^t = 1 or S_n = K: ω_n ← (M_n ω_n + S_n)/(M_n + 1), M_n ← M_n + 1, S_n ← 0 | ``record`` |
 | K, the cut-off, so that ω_n ≤ K | ``Guards.cutoff``; 0: none |
 
 Deviations: none known. A client that joins starts with ω = 1, and N grows.

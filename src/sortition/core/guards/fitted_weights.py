@@ -9,12 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.mixtures import FLAT, between_clients, label_mixtures, spread_of
+from sortition.core.mixtures import (
+    FLAT,
+    LABELS_TRADE_OFF,
+    LARGEST_TRADE_OFF,
+    between_clients,
+    label_mixtures,
+    spread_of,
+    unit_scale,
+)
 from sortition.core.population import Population
 from sortition.core.simplex import fit_simplex
-
-TRADE_OFF = 1.5  # λ₁, as Microcosm's with labels
-LARGEST_TRADE_OFF = 1e6  # λ at most
 
 
 class FittedWeights:
@@ -34,9 +39,9 @@ class FittedWeights:
         examples = known_counts.sum(axis=1)
         self.total = max(float(examples.sum()), 1.0)
         self.mean, spread = spread_of(label_mixtures(known_counts), examples / self.total)
-        self.scale = 1.0 / np.sqrt(spread) if spread > FLAT else 0.0
+        self.scale = unit_scale(spread)
         kappa = between_clients(self.mean, spread)
-        self.trade_off = min(TRADE_OFF / max(kappa, FLAT), LARGEST_TRADE_OFF)
+        self.trade_off = min(LABELS_TRADE_OFF / max(kappa, FLAT), LARGEST_TRADE_OFF)
 
     def weights(self, ids: Ids) -> Floats:
         """Return the weights of these clients, which sum to 1; that of one may be 0."""

@@ -19,7 +19,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.guards.stored import fill_columns
 
 SPAN = 20  # rounds over which presence is averaged
-USUAL = 2 / 3  # of the median presence; below, a client has just come
+JUST_COME_BELOW = 2 / 3  # of the median presence
 Mask = npt.NDArray[np.bool_]
 
 
@@ -33,8 +33,8 @@ class Presence:
         """Return a mask (k,) of those of ``ids`` that have just come; ``among`` are all clients that are available."""
         if not among.size:
             return np.zeros(ids.size, bool)
-        usual = float(np.median(self.shares[among]))
-        return np.asarray(self.shares[ids] < USUAL * usual)
+        median_presence = float(np.median(self.shares[among]))
+        return np.asarray(self.shares[ids] < JUST_COME_BELOW * median_presence)
 
     def record(self, available: Ids) -> None:
         """Count a round in which these clients were available."""

@@ -50,7 +50,7 @@ class Scales:
         middle = (votes.size - 1) // 2
         return float(np.partition(votes, middle)[middle]) or None
 
-    def shortest(self, name: str, index: int, norms: Floats) -> float:
+    def limit_without_scale(self, name: str, index: int, norms: Floats) -> float:
         """Return the smallest of these norms and of all votes, to which updates are shortened while there is no scale.
 
         It is 0 where too few clients have been heard: a client that arrives alone, before all others,

@@ -17,7 +17,7 @@ from pydantic import Strict
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
-from sortition.core.population import LARGEST
+from sortition.core.population import LARGEST_COUNT
 from sortition.core.validation import refuse_unknown_keys
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
@@ -38,7 +38,7 @@ def _check_whole(option: str, value: object) -> int:
     """Return a whole number ≥ 0; ``option`` names it in messages."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= 0:
         raise bad(option, "a whole number ≥ 0", value, "0 turns it off.")
-    if value > LARGEST:  # it is added to a round's index
+    if value > LARGEST_COUNT:  # it is added to a round's index
         raise bad(option, "at most 2**53", value, "0 turns it off.")
     return int(value)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 
-LARGEST = 2.0**62  # of 64-bit integers, with room for rounding
+LARGEST_INTEGER = 2.0**62  # of 64-bit integers, with room for rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ def as_whole_sizes(sizes: Array, m: int = 1) -> Ids:
         return np.ones(sizes.size, np.int64)
     total = float(sizes.sum(dtype=np.float64))
     has_fractions = sizes.dtype.kind == "f" and (sizes != np.rint(sizes)).any()
-    if has_fractions or m * total >= LARGEST:
+    if has_fractions or m * total >= LARGEST_INTEGER:
         sizes = np.rint(sizes * (2.0**40 / total))
     return sizes.astype(np.int64)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 
 
 def sample_rows(vectors: Array, sample: int, rng: np.random.Generator) -> Array:
@@ -24,4 +24,4 @@ def nearest_centre(rows: Array, centres: Array) -> Ids:
     """Return the centre that is nearest to each row, (n,); of equally near ones the first."""
     squared = np.einsum("ij,ij->i", centres, centres) - 2.0 * (rows @ centres.T)  # less ‖row‖², equal for all centres
     scale = float(np.abs(squared).max(initial=0.0))
-    return np.asarray(rounded(squared, scale).argmin(axis=1), np.int64)
+    return np.asarray(round_to_tie_grid(squared, scale).argmin(axis=1), np.int64)

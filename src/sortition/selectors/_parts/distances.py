@@ -6,7 +6,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 
-EQUAL = 1e-13  # of the squared norms of two rows: a squared distance below it is a rounding error
+ROUNDING_OF_SQUARES = 1e-13  # of the squared norms of two rows: a squared distance below it is a rounding error
 
 
 def distances_between(a: Array, b: Array) -> Floats:
@@ -38,7 +38,7 @@ def _root_distances(cross_terms: Floats, squared_norms: Floats) -> Floats:
     """
     squared_distances = cross_terms
     squared_distances += squared_norms
-    squared_distances[squared_distances < EQUAL * squared_norms] = 0.0
+    squared_distances[squared_distances < ROUNDING_OF_SQUARES * squared_norms] = 0.0
     return np.asarray(np.sqrt(squared_distances, out=squared_distances))
 
 

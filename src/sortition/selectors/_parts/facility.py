@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.ties import grid_step, rounded
+from sortition.core.ties import grid_step, round_to_tie_grid
 
 BATCH = 128  # candidates re-evaluated at once: one numpy call costs as much as a hundred short sums
 
@@ -80,4 +80,4 @@ def represented_mass(distance: Floats, mass: Floats | None = None) -> Floats:
 
 def nearest_chosen(distance: Floats) -> Ids:
     """Return the row of the chosen client that is nearest to each client, the first of equals; (chosen, clients)."""
-    return np.asarray(np.argmin(rounded(distance, float(distance.max(initial=0.0))), axis=0), np.int64)
+    return np.asarray(np.argmin(round_to_tie_grid(distance, float(distance.max(initial=0.0))), axis=0), np.int64)

@@ -12,16 +12,16 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids, fix_width
 from sortition.core.sampling import take_largest_unsorted
 from sortition.core.signals import buckets_and_signs
-from sortition.core.ties import first_smallest, rounded
+from sortition.core.ties import first_smallest, round_to_tie_grid
 from sortition.selectors._parts.distances import distances_between
 from sortition.selectors._parts.facility import greedy_cover, nearest_chosen
 
 SHORT_WIDTH = 64  # numbers that are kept of a client's vector where there are too many clients for all pairs
 CLIENTS_PER_PLACE = 10  # clients that are drawn for each place of a cohort, at least
-PASSES = 2  # over all candidates
+EXCHANGE_PASSES = 2  # over all candidates
 BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
 
 
@@ -46,12 +46,11 @@ def folding_matrix(length: int, width: int) -> csr_array:
 
 
 def store_rows(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
-    """Return the table of all clients' rows with those of these clients replaced; the first rows fix its width."""
+    """Write these clients' short rows into the table, and return it: another one, if these are the first rows."""
     if not ids.size:
         return rows
     short = shorten_rows(vectors, rows.shape[1] or width)
-    if not rows.shape[1]:
-        rows = np.zeros((len(rows), short.shape[1]), rows.dtype)
+    rows = fix_width(rows, short.shape[1])
     rows[ids] = short
     return rows
 
@@ -77,7 +76,7 @@ def sampled_cover(
     clients = np.asarray(rows[references], np.float64)
     table = distances_between(rows[candidates], clients)
     chosen = candidates[greedy_cover(table, k, price=price[candidates], mass=mass)]
-    for _ in range(PASSES):
+    for _ in range(EXCHANGE_PASSES):
         chosen = exchange_chosen(rows, pool, chosen, clients, mass, price)
     return chosen
 
@@ -111,5 +110,5 @@ def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, 
     for start in range(0, pool.size, size):
         ids = pool[start : start + size]
         cost = weight[:, None] * distances_between(middles, rows[ids]) + price[ids]
-        best.append(ids[np.argmin(rounded(cost, float(np.abs(cost).max())), axis=1)])
+        best.append(ids[np.argmin(round_to_tie_grid(cost, float(np.abs(cost).max())), axis=1)])
     return np.stack(best)

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster import hierarchy
 from scipy.spatial.distance import cdist, squareform
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_uniformly
-from sortition.core.ties import grid_step, rounded
+from sortition.core.ties import grid_step, round_to_tie_grid
 
 Gap = Literal["angle", "l1", "l2"]
 Linkage = Literal["ward", "average"]
 Cut = Callable[[Array, Ids], Ids]  # (tree, positions of its leaves) → group 0, 1, … of each leaf
-EQUAL = 1e-10  # of the largest squared length: a squared distance below it is a rounding error
+ROUNDING_OF_WARD = 1e-10  # of the largest squared length of all rows: a smaller squared distance is a rounding error
 LINK_BITS = 26  # of a distance that is linked: a root of a difference of squares has fewer sure digits than a sum
 SAMPLE = 1000  # clients that are clustered where there are too many for an exact tree
 BLOCK = 1024  # rows that are assigned at once: their tables stay in the cache
@@ -45,24 +45,24 @@ def gaps_between(a: Array, b: Array, gap: Gap = "angle") -> Array:
         return np.asarray(cdist(a, b, "cityblock"))
     if gap == "l2":
         return np.asarray(cdist(a, b, "euclidean"))
-    cosine = np.clip(rounded(a @ b.T, 1.0), -1, 1)  # equal rows are at distance 0, whatever the rounding
+    cosine = np.clip(round_to_tie_grid(a @ b.T, 1.0), -1, 1)  # equal rows are at distance 0, whatever the rounding
     return np.asarray(np.arccos(cosine, out=cosine))
 
 
-def build_tree(gaps: Array, how: Linkage = "ward") -> Array:
+def build_tree(gaps: Array, linkage: Linkage = "ward") -> Array:
     """Return the (n − 1, 4) linkage matrix of n clients from their (n, n) distances."""
     n = len(gaps)
     if n < 2:
         return np.empty((0, 4))
-    if how == "average":
-        return np.asarray(linkage(squareform(_round_to_grid((gaps + gaps.T) / 2), checks=False), "average"))
+    if linkage == "average":
+        return np.asarray(hierarchy.linkage(squareform(_round_to_grid((gaps + gaps.T) / 2), checks=False), "average"))
     # Ward on rows as points needs their Euclidean distances: one Gram matrix, ten times faster than pdist
     rows = gaps - gaps.mean(axis=0)
     square = np.einsum("ij,ij->i", rows, rows)
     squared = square[:, None] + square - 2 * (rows @ rows.T)
-    squared[squared < EQUAL * square.max(initial=0)] = 0  # cancellation, where rows are equal
+    squared[squared < ROUNDING_OF_WARD * square.max(initial=0)] = 0  # cancellation, where rows are equal
     np.fill_diagonal(squared, 0)
-    return np.asarray(linkage(squareform(_round_to_grid(np.sqrt(squared)), checks=False), "ward"))
+    return np.asarray(hierarchy.linkage(squareform(_round_to_grid(np.sqrt(squared)), checks=False), "ward"))
 
 
 def _round_to_grid(gaps: Floats) -> Floats:
@@ -78,7 +78,7 @@ def cut_to_count(links: Array, count: int) -> Ids:
         return np.arange(n)
     ranked = links.copy()
     ranked[:, 2] = np.arange(1, n)
-    return np.asarray(fcluster(ranked, n - count, "distance") - 1, np.int64)
+    return np.asarray(hierarchy.fcluster(ranked, n - count, "distance") - 1, np.int64)
 
 
 def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
@@ -91,7 +91,7 @@ def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
         total.append(total[left] + total[right])
     weighed = links.copy()
     weighed[:, 2] = total[n:]
-    return np.asarray(fcluster(weighed, capacity, "distance") - 1, np.int64)
+    return np.asarray(hierarchy.fcluster(weighed, capacity, "distance") - 1, np.int64)
 
 
 def tree_groups(
@@ -100,10 +100,10 @@ def tree_groups(
     limit: int,
     rng: np.random.Generator,
     *,
-    among: Ids | None = None,
+    among: Ids,
     offset: Floats | None = None,
     gap: Gap = "angle",
-    how: Linkage = "ward",
+    linkage: Linkage = "ward",
 ) -> Ids:
     """Return the group of each of n clients by the distance gap(u, k) + |offset_u − offset_k|; no group is empty.
 
@@ -115,37 +115,36 @@ def tree_groups(
         cut: cuts the tree into groups.
         limit: clients up to which all are leaves of the tree.
         rng: draws the sample.
-        among: (n,) ids of the clients to be grouped; default: all.
+        among: (n,) ids of the clients to be grouped.
         offset: (n,) numbers of these clients; default: equal.
         gap: what is between two updates.
-        how: how the tree is built.
+        linkage: how the tree is built.
     """
-    ids = np.arange(len(rows)) if among is None else among
-    n = ids.size
+    n = among.size
     if n <= limit:
         leaves = np.arange(n)
     else:
-        has_update = np.asarray(rows.any(axis=1))[ids]
+        has_update = np.asarray(rows.any(axis=1))[among]
         leaves = _sample_leaves(has_update, min(SAMPLE, limit), rng)
-    points = rows[ids[leaves]]
+    points = rows[among[leaves]]
     if gap == "angle":
         points = directions(points)
     gaps = gaps_between(points, points, gap)
     np.fill_diagonal(gaps, 0)
     if offset is not None:
         gaps += np.abs(offset[leaves, None] - offset[leaves])
-    labels = cut(build_tree(gaps, how), leaves)
+    groups = cut(build_tree(gaps, linkage), leaves)
     if n <= limit:
-        return labels
-    members = np.bincount(labels)
-    centres = np.zeros((members.size, points.shape[1]))
-    np.add.at(centres, labels, points)
-    centres /= members[:, None]
+        return groups
+    group_sizes = np.bincount(groups)
+    centres = np.zeros((group_sizes.size, points.shape[1]))
+    np.add.at(centres, groups, points)
+    centres /= group_sizes[:, None]
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
-    centre_offset = None if offset is None else np.bincount(labels, offset[leaves]) / members
-    nearest = _nearest_centres(rows, ids, offset, centres, centre_offset, gap)
-    is_joined = np.bincount(nearest) > 0  # of groups with one centre only the first is joined
+    centre_offset = None if offset is None else np.bincount(groups, offset[leaves]) / group_sizes
+    nearest = _nearest_centres(rows, among, offset, centres, centre_offset, gap)
+    is_joined = np.bincount(nearest) > 0  # where groups have the same centre, everybody joins the first of them
     return (np.cumsum(is_joined) - 1)[nearest]
 
 
@@ -170,10 +169,12 @@ def _nearest_centres(
         if gap == "angle":
             points = directions(points)
         if gap == "angle" and (offset is None or centre_offset is None):
-            nearest[block] = rounded(points @ centres.T, 1.0).argmax(axis=1)  # the smallest angle: the largest cosine
+            nearest[block] = round_to_tie_grid(points @ centres.T, 1.0).argmax(
+                axis=1
+            )  # the smallest angle: the largest cosine
             continue
         gaps = gaps_between(points, centres, gap)
         if offset is not None and centre_offset is not None:
             gaps += np.abs(np.subtract.outer(offset[block], centre_offset))
-        nearest[block] = rounded(gaps, float(gaps.max())).argmin(axis=1)
+        nearest[block] = round_to_tie_grid(gaps, float(gaps.max())).argmin(axis=1)
     return nearest

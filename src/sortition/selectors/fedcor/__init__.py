@@ -18,7 +18,7 @@ gives no number of Adam steps: ours are the released code's, as is one fit when 
 its rounds: ``warmup_fit="rounds"`` overfits the first few samples). A sample holds those who were available and
 answered; a client is embedded when it is first in one, until then it counts as independent and of variance σ². A refit
 is brought forward when fewer available clients than places have been in a sample. Clients asked and clients fitted are
-capped (``ask_at_most``, ``fit_at_most``); others who answered follow the latent causes of the fit, with doubt.
+capped (``ask_at_most``, ``fit_at_most``); others who answered follow the latent causes of the fit, with variance left.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts.shares import data_shares
-from sortition.selectors.fedcor.gaussian_process import Likelihood, ascend, doubt, fold_in
+from sortition.selectors.fedcor.gaussian_process import Likelihood, ascend, fold_in, remaining_variance
 from sortition.selectors.fedcor.posterior import Noise, greedy_picks
 
 Count = Annotated[int, Field(ge=0)]
@@ -184,7 +184,7 @@ class FedCor(Selector[Memory]):
             k=round.places,
             sigma=self.sigma,
             noise=self.noise,
-            doubt=doubt(state.X, state.samples, state.anchor),
+            remaining_variance=remaining_variance(state.X, state.samples, state.anchor),
         )
         notes["scores"] = scores.tolist()
         return Cohort.uniform(ids, notes=notes)

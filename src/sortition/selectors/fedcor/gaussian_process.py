@@ -5,12 +5,30 @@ X is (n, d), a row a client. The covariance is never formed: by Woodbury everyth
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import csr_array
 
 from sortition.core.arrays import Array, Floats, Ids
 
 CHUNK = 8192  # clients whose d × d systems are solved in one go
+
+
+class _Systems(NamedTuple):
+    """The solved systems of all client sets; G is the number of distinct ones.
+
+    Attributes:
+        rows: X_O of all sets, one set after the other.
+        A: σ²I + X_OᵀX_O, (G, d, d).
+        inverse: of A, (G, d, d).
+        u: A⁻¹X_Oᵀy of each sample, (H, d).
+    """
+
+    rows: Floats
+    A: Array
+    inverse: Array
+    u: Array
 
 
 class Likelihood:
@@ -27,50 +45,49 @@ class Likelihood:
     def __init__(self, changes: Floats, weights: Floats, noise: float) -> None:
         observed = ~np.isnan(changes)
         sets, set_of_sample = np.unique(observed, axis=0, return_inverse=True)
-        self.count = sets.sum(axis=1)
+        self._set_sizes = sets.sum(axis=1)
         self.set_of_sample = set_of_sample.reshape(-1)
         self.y = np.where(observed, changes, 0.0)
         self.w = weights
         self.noise = noise
         self._observed = observed.astype(np.float64)
-        set_of_row, self._members = np.nonzero(sets)  # the clients of each set, one set after the other
-        ends = np.cumsum(self.count)
+        set_of_row, self._client_positions = np.nonzero(sets)  # the clients of each set, one set after the other
+        ends = np.cumsum(self._set_sizes)
         self._rows_of_set = [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-        mass = np.bincount(self.set_of_sample, weights, minlength=len(sets))
+        set_weights = np.bincount(self.set_of_sample, weights, minlength=len(sets))
         self._weighted_sum = csr_array(
-            (mass[set_of_row], (self._members, np.arange(set_of_row.size))),
+            (set_weights[set_of_row], (self._client_positions, np.arange(set_of_row.size))),
             shape=(changes.shape[1], set_of_row.size),
         )
 
-    def _solved(self, X: Floats) -> tuple[Floats, Array, Array, Array]:
-        """Return rows X_O of all sets, A = σ²I + X_OᵀX_O (G, d, d), their inverses, and u = A⁻¹X_Oᵀy (H, d)."""
-        rows = X.take(self._members, axis=0)
+    def _solve_systems(self, X: Floats) -> _Systems:
+        """Solve the system of each client set, and find the latent cause of each sample."""
+        rows = X.take(self._client_positions, axis=0)
         A = np.stack([rows[part].T @ rows[part] for part in self._rows_of_set]) + self.noise * np.eye(X.shape[1])
         inverse = np.linalg.inv(A)
         u = np.einsum("hij,hj->hi", inverse[self.set_of_sample], self.y @ X)
-        return rows, A, inverse, u
+        return _Systems(rows=rows, A=A, inverse=inverse, u=u)
 
     def value(self, X: Floats) -> float:
         """Return Φ(X)."""
-        _, A, _, u = self._solved(X)
-        log_det = (self.count - X.shape[1]) * np.log(self.noise) + np.linalg.slogdet(A)[1]
-        fit = (np.sum(self.y**2, axis=1) - np.sum(u * (self.y @ X), axis=1)) / self.noise
-        constant = self.count * np.log(2 * np.pi)
+        systems = self._solve_systems(X)
+        log_det = (self._set_sizes - X.shape[1]) * np.log(self.noise) + np.linalg.slogdet(systems.A)[1]
+        fit = (np.sum(self.y**2, axis=1) - np.sum(systems.u * (self.y @ X), axis=1)) / self.noise
+        constant = self._set_sizes * np.log(2 * np.pi)
         return float(-0.5 * self.w @ ((constant + log_det)[self.set_of_sample] + fit))
 
     def gradient(self, X: Floats) -> Floats:
         """Return dΦ/dX = Σ_h w_h (Σ⁻¹yyᵀΣ⁻¹ − Σ⁻¹) X, where Σ⁻¹X = XA⁻¹ and Xᵀ Σ⁻¹y = u; (n, d)."""
-        rows, _, inverse, u = self._solved(X)
-        v = (self.y - self._observed * (u @ X.T)) / self.noise  # Σ⁻¹y
-        precise = np.empty_like(rows)  # XA⁻¹ of each set
-        for part, matrix in zip(self._rows_of_set, inverse, strict=True):
-            np.matmul(rows[part], matrix, out=precise[part])
-        return np.asarray((v * self.w[:, None]).T @ u - self._weighted_sum @ precise)
+        systems = self._solve_systems(X)
+        v = (self.y - self._observed * (systems.u @ X.T)) / self.noise  # Σ⁻¹y
+        precise = np.empty_like(systems.rows)  # XA⁻¹ of each set
+        for part, matrix in zip(self._rows_of_set, systems.inverse, strict=True):
+            np.matmul(systems.rows[part], matrix, out=precise[part])
+        return np.asarray((v * self.w[:, None]).T @ systems.u - self._weighted_sum @ precise)
 
     def latent(self, X: Floats) -> Floats:
         """Return the posterior mean of the common cause z of y = Xz + noise in each sample, (H, d)."""
-        _, _, _, u = self._solved(X)
-        return np.asarray(u)
+        return np.asarray(self._solve_systems(X).u)
 
 
 def ascend(likelihood: Likelihood, X: Floats, rate: float, steps: int) -> Floats:
@@ -110,8 +127,8 @@ def fold_in(X: Array, changes: Floats, latent: Floats, noise: float, variance: F
         observed = ~np.isnan(y)
         A = (observed.T.astype(np.float64) @ squares).reshape(-1, d, d)
         A += (noise / variance[part])[:, None, None] * np.eye(d)
-        surprise = np.where(observed, y - latent @ rows[part].T, 0.0)
-        rows[part] += _solutions(A, surprise.T @ latent)
+        residual = np.where(observed, y - latent @ rows[part].T, 0.0)
+        rows[part] += _solutions(A, residual.T @ latent)
     return rows
 
 
@@ -123,7 +140,7 @@ def _solutions(A: Floats, b: Floats) -> Floats:
         return np.asarray((np.linalg.pinv(A, hermitian=True) @ b[:, :, None])[:, :, 0])
 
 
-def doubt(X: Array, samples: Ids, anchor: Array) -> Array | None:
+def remaining_variance(X: Array, samples: Ids, anchor: Array) -> Array | None:
     """Return the variance that the embeddings of clients who were folded in leave open (N,); None if there are none.
 
     A sample settles one direction of d, so what is open falls by 1/d of itself with each that a client was in.
@@ -133,8 +150,8 @@ def doubt(X: Array, samples: Ids, anchor: Array) -> Array | None:
         samples: (N,) samples that each client was in.
         anchor: (N,) who was in a fit.
     """
-    follower = ~anchor & (samples > 0)
-    if not follower.any():
+    is_folded_in = ~anchor & (samples > 0)
+    if not is_folded_in.any():
         return None
     spread = np.mean(np.sum(X[anchor] ** 2, axis=1))
-    return np.where(follower, spread * (1 - 1 / X.shape[1]) ** samples, 0)
+    return np.where(is_folded_in, spread * (1 - 1 / X.shape[1]) ** samples, 0)

@@ -26,7 +26,7 @@ def greedy_picks(
     k: int,
     sigma: float,
     noise: Noise = "diagonal",
-    doubt: Array | None = None,
+    remaining_variance: Array | None = None,
 ) -> tuple[Ids, Floats]:
     """Return k candidates, in order, and the score of each when it was picked: Algorithm 1.
 
@@ -38,9 +38,11 @@ def greedy_picks(
         k: how many.
         sigma: σ.
         noise: "diagonal" (Σ = XXᵀ + σ²I), "observation" (Σ = XXᵀ, a pick is observed with noise σ²), "none" (Σ = XXᵀ).
-        doubt: (N,) variance of each client's own beside σ²; none by default.
+        remaining_variance: (N,) variance of each client's own beside σ²; none by default.
     """
-    posterior = Posterior(X=X, p=p, candidates=candidates, sigma=sigma, noise=noise, doubt=doubt)
+    posterior = Posterior(
+        X=X, p=p, candidates=candidates, sigma=sigma, noise=noise, remaining_variance=remaining_variance
+    )
     factor = alpha[candidates].astype(X.dtype)
     independent = factor * posterior.share * np.sqrt(posterior.variance + sigma**2)  # the score if Σ were diagonal
     scale = float(np.abs(posterior.scores(factor)).max(initial=0.0))  # later scores are differences of such numbers
@@ -70,14 +72,16 @@ class Posterior:
         own_variance: (n,) what a client has beside that, and no pick of others can predict.
     """
 
-    def __init__(self, X: Array, p: Array, candidates: Ids, sigma: float, noise: Noise, doubt: Array | None) -> None:
+    def __init__(
+        self, X: Array, p: Array, candidates: Ids, sigma: float, noise: Noise, remaining_variance: Array | None
+    ) -> None:
         self.rows = X[candidates]
         self.share = p[candidates].astype(X.dtype)
         self.noise = noise
         self.variance = np.einsum("nd,nd->n", self.rows, self.rows)
         self.own_variance = np.full_like(self.share, 0.0 if noise == "none" else sigma**2)
-        if doubt is not None:
-            self.own_variance += doubt[candidates]
+        if remaining_variance is not None:
+            self.own_variance += remaining_variance[candidates]
         self._exhausted = EXHAUSTED * self.variance
         self._own_gain = np.zeros_like(self.share)
         if noise == "diagonal":

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse.csgraph import floyd_warshall
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 
 EdgeRule = Literal["released", "paper"]
 SHORTEST_EDGE = 1e-300  # an edge of length zero would be no edge to scipy
@@ -58,7 +58,7 @@ def normalise(similarity: Floats, low: float, high: float) -> Floats:
     if not high > low:
         return np.where(np.isfinite(similarity), 1.0, np.nan)
     V = np.clip((similarity - low) / (high - low), 0.0, 1.0)
-    return rounded(V, 1.0)  # so that V = ε is an edge on every machine, or on none
+    return round_to_tie_grid(V, 1.0)  # so that V = ε is an edge on every machine, or on none
 
 
 def lengths(V: Floats, edges: EdgeRule, epsilon: float, sigma2: float) -> Floats:

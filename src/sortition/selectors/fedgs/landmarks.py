@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 from sortition.selectors.fedgs.exact_products import products
 from sortition.selectors.fedgs.similar_rows import find_most_similar, find_nearest
 
@@ -28,7 +28,7 @@ HANDLES = 8  # nodes through which a client that is none is reached
 REMOTEST = 200  # nodes among which the largest distance is sought
 DETOURS = 128  # of the clients compared, the nearest ones through whom a way may lead
 BLOCK = 32  # rows whose ways to the rows before them are known
-EQUAL = 1e-6  # of their squared lengths: rows nearer than this are one place
+SAME_PLACE = 1e-6  # of their squared lengths: rows nearer than this are one place
 
 
 def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Array, float]:
@@ -52,7 +52,7 @@ def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Arra
         _relax(table, bridges, bridge_edges, table)
         shorten(table, direct, table[landmarks])
     mean = np.where(np.isfinite(table), table, 0).mean(axis=1, dtype=np.float64)
-    remotest = np.argsort(-rounded(mean), kind="stable")[:REMOTEST]
+    remotest = np.argsort(-round_to_tie_grid(mean), kind="stable")[:REMOTEST]
     distances = path_lengths(nodes[remotest], table[remotest], length)
     largest = float(distances[np.isfinite(distances)].max(initial=0.0)) or 1.0
     return table / np.float32(largest), largest
@@ -104,7 +104,7 @@ def shortlist(score: Array, home: Ids, size: int, rng: np.random.Generator) -> I
     if score.size <= size:
         return np.arange(score.size)
     shuffled = rng.permutation(score.size)
-    ranked = shuffled[np.argsort(-rounded(score, float(np.abs(score).max()))[shuffled], kind="stable")]
+    ranked = shuffled[np.argsort(-round_to_tie_grid(score, float(np.abs(score).max()))[shuffled], kind="stable")]
     best = ranked[: size // 2]
     remaining = ranked[size // 2 :]
     by_home = np.argsort(home[remaining].astype(np.int16), kind="stable")  # few homes: one pass
@@ -137,5 +137,5 @@ def _edge_lengths(rows: Array, nodes: Array, positions: Ids, similarity: Array, 
     row_squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     node_squares = np.einsum("ij,ij->i", nodes, nodes, dtype=np.float64)
     total = row_squares[:, None] + node_squares[positions]
-    is_same = total - 2 * similarity <= EQUAL * total
+    is_same = total - 2 * similarity <= SAME_PLACE * total
     return np.asarray(np.where(is_same, 0, length(similarity)), np.float32)

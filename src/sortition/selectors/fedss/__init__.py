@@ -77,13 +77,13 @@ class Stratification:
     """The strata in one round, each array (K,).
 
     Attributes:
-        members: N_k, known clients.
-        reachable: A_t^k, available clients.
-        mass: n_(k)/n over the strata of which somebody is reachable; by heads where nobody has data.
+        n_known: N_k, known clients.
+        n_available: A_t^k, available clients.
+        mass: n_(k)/n over the strata of which somebody is available; by heads where nobody has data.
     """
 
-    members: Array
-    reachable: Array
+    n_known: Array
+    n_available: Array
     mass: Floats
 
     @classmethod
@@ -91,13 +91,13 @@ class Stratification:
         """Count the members of each stratum."""
         assigned = state.stratum >= 0
         sizes = np.asarray(round.population.sizes, np.float64)[assigned]
-        members: Array = np.bincount(state.stratum[assigned], minlength=n_strata)
-        reachable: Array = np.bincount(state.stratum[round.available], minlength=n_strata)
+        n_known: Array = np.bincount(state.stratum[assigned], minlength=n_strata)
+        n_available: Array = np.bincount(state.stratum[round.available], minlength=n_strata)
         n_examples: Array = np.bincount(state.stratum[assigned], weights=sizes, minlength=n_strata)
-        mass = np.where(reachable > 0, n_examples, 0.0)
+        mass = np.where(n_available > 0, n_examples, 0.0)
         if mass.sum() <= 0:
-            mass = np.where(reachable > 0, members, 0).astype(np.float64)
-        return cls(members, reachable, np.asarray(mass / mass.sum()))
+            mass = np.where(n_available > 0, n_known, 0).astype(np.float64)
+        return cls(n_known, n_available, np.asarray(mass / mass.sum()))
 
 
 @method
@@ -155,7 +155,7 @@ class FedSS(Selector[Memory]):
         n_strata = self._assign_strata(state, round)
         strata = Stratification.of(state, round, n_strata)
         seats, stratum_weight = self._allocate_seats(state, round, strata)
-        ids, part = self._draw_cohort(state, round, strata.reachable, seats)
+        ids, part = self._draw_cohort(state, round, strata.n_available, seats)
         groups = state.stratum[ids]
         return Cohort(
             ids,
@@ -167,9 +167,9 @@ class FedSS(Selector[Memory]):
     def _notes(self, state: Memory, round: Round, strata: Stratification, seats: Ids) -> picture_notes.Note:
         """Say how many strata there are, which are empty or left out, and how label counts were noised."""
         assigned = np.flatnonzero(state.stratum >= 0)
-        is_reachable = strata.reachable > 0
+        is_reachable = strata.n_available > 0
         notes: picture_notes.Note = {
-            "strata": len(strata.members),
+            "strata": len(strata.n_known),
             "silhouette": float(np.round(state.score, 4)),
         }
         notes |= picture_notes.grouping_note(round, assigned, state.stratum[assigned])
@@ -183,9 +183,9 @@ class FedSS(Selector[Memory]):
 
     def _allocate_seats(self, state: Memory, round: Round, strata: Stratification) -> tuple[Ids, Floats]:
         """Return S^k of this round and what each drawn stratum weighs, both (K,)."""
-        n_strata = len(strata.members)
+        n_strata = len(strata.n_known)
         seats = np.zeros(n_strata, np.int64)
-        reachable = np.flatnonzero(strata.reachable)
+        reachable = np.flatnonzero(strata.n_available)
         if reachable.size > round.places:
             chance = inclusion_chances(strata.mass[reachable], round.places)
             positions = draw_systematically(chance, round.places, round.rng)
@@ -194,10 +194,10 @@ class FedSS(Selector[Memory]):
             weight = np.zeros(n_strata)
             weight[chosen] = strata.mass[chosen] / chance[positions]
             return seats, weight
-        places_share = strata.members
+        places_share = strata.n_known
         if self.allocation == "neyman":
-            places_share = strata.members * self._spreads(state, n_strata)  # eq. 19
-        seats[reachable] = apportion(places_share[reachable], round.places, strata.reachable[reachable])
+            places_share = strata.n_known * self._spreads(state, n_strata)  # eq. 19
+        seats[reachable] = apportion(places_share[reachable], round.places, strata.n_available[reachable])
         return seats, strata.mass
 
     def _spreads(self, state: Memory, n_strata: int) -> Floats:

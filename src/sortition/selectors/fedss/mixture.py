@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.ties import first_largest, first_smallest, rounded
+from sortition.core.ties import first_largest, first_smallest, round_to_tie_grid
 from sortition.selectors._parts.centres import nearest_centre
 
 EM_STEPS = 200  # at most
@@ -53,7 +53,7 @@ class Mixture:
         labels = np.empty(len(rows), np.int64)
         for start in range(0, len(rows), CHUNK):
             log = self.log_densities(np.asarray(rows[start : start + CHUNK], np.float64))
-            labels[start : start + CHUNK] = rounded(log, float(np.abs(log).max())).argmax(axis=1)
+            labels[start : start + CHUNK] = round_to_tie_grid(log, float(np.abs(log).max())).argmax(axis=1)
         return labels
 
 

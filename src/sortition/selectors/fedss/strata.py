@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
-from sortition.core.ties import TOLERANCE
+from sortition.core.ties import TIE_TOLERANCE
 from sortition.selectors._parts.centres import count_distinct, sample_rows
 from sortition.selectors._parts.distances import pairwise_distances
 from sortition.selectors.fedss.mixture import Mixture, fit_mixture
@@ -43,7 +43,7 @@ def stratify(vectors: Array, most: int, rng: np.random.Generator, *, sample: int
     scores = [silhouette(distances, mixture.labels(rows)) for mixture in mixtures]
     best = 0
     for position, score in enumerate(scores):
-        if score > scores[best] + TOLERANCE:  # of equal ones the fewest strata
+        if score > scores[best] + TIE_TOLERANCE:  # of equal ones the fewest strata
             best = position
     return _number_by_lowest_row(mixtures[best], vectors, scores[best])
 

@@ -36,7 +36,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort_models import CohortModels
 from sortition.core.sampling import take_largest
 from sortition.core.signals import Payload
-from sortition.core.ties import rounded
+from sortition.core.ties import round_to_tie_grid
 from sortition.selectors.greedyfed import shapley
 
 LARGEST_LOSS = 1e6  # a loss that is not finite, or larger, counts as this
@@ -91,7 +91,7 @@ class GreedyFed(Selector[Memory]):
         """Take clients that were never chosen, then those of the largest values."""
         untried_ids = round.available[~state.chosen[round.available]][: round.budget]
         tried_ids = round.available[state.chosen[round.available]]
-        values = rounded(state.value, float(np.abs(state.value).max(initial=0.0)))  # differences of losses
+        values = round_to_tie_grid(state.value, float(np.abs(state.value).max(initial=0.0)))  # differences of losses
         best = take_largest(tried_ids, values[tried_ids], round.places - untried_ids.size, round.rng)
         ids = np.concatenate([untried_ids, best])
         return Cohort.by_size(ids, round.population.sizes, notes={"new": int(untried_ids.size)})

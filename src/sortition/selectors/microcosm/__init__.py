@@ -8,19 +8,19 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 |---|---|
 | p_k = n_k / n | ``data_shares`` |
 | φ_k, features of a client, Φ centred at Σ p_k φ_k | ``by``; :meth:`Microcosm.features` |
-| λ, unexplained over explained variance | :meth:`Microcosm.learnt`: λ₁/κ, or estimated |
+| λ, unexplained over explained variance | :meth:`Microcosm._estimate_parts`: λ₁/κ, or estimated |
 | λ₁, the same where each client has one label | ``trade_off`` |
 | κ, share of the labels' variance that lies between clients | ``spread / (1 − ‖mean‖²)`` of label shares |
 | d, the ledger: what each client is owed, Σd = 0 | ``state.owed``; :meth:`Microcosm.observe` |
 | ρ, what the ledger keeps from one round to the next | 1 − ``forgetting``, default 1 − min(0.9, M/2N) |
-| s, how much of the ledger counts | 1, or min(λ̂, 1) where λ̂ is estimated; :meth:`Microcosm.learnt` |
+| s, how much of the ledger counts | 1, or min(λ̂, 1) where λ̂ is estimated; :meth:`Microcosm._estimate_parts` |
 | T, the mixture aimed at | Φᵀd with ``repay_mixture``, else 0 |
 | G, the part that all updates share | 1/κ |
 | τ_k, expected durations | ``state.seconds``; ``durations`` |
 | Π_L, progress with clients up to a limit L | ``sitting.Sitting.progress``; ``quickest.choose_quickest`` |
 | units, slack, the invariant of payments | ``payments.Payments`` |
 | t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional_weights`` |
-| S, greedily with swaps | ``portrait.Portrait.chosen`` |
+| S, greedily with swaps | ``portrait.Portrait.choose`` |
 | a, the weights: a small quadratic programme | ``core.simplex.fit_simplex`` |
 
 Deviations: there is no paper; docs/methods/microcosm.md derives the objective and proves what the ledger keeps.
@@ -57,25 +57,30 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.mixtures import FLAT, between_clients, spread_of
+from sortition.core.mixtures import (
+    FLAT,
+    LABELS_TRADE_OFF,
+    LARGEST_TRADE_OFF,
+    between_clients,
+    spread_of,
+    unit_scale,
+)
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, find_without_products, store_products
 from sortition.selectors._parts.shares import as_shares, data_shares, label_shares
 from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
-from sortition.selectors.microcosm.feature_rows import embed_products, has_row, with_rows
+from sortition.selectors.microcosm.feature_rows import embed_products, has_row, write_rows
 from sortition.selectors.microcosm.losses import FIRST_RECORD, due_multiples, update_record
 from sortition.selectors.microcosm.payments import MOST_UNITS, make_payments
 from sortition.selectors.microcosm.portrait import unexplained_ratio
 from sortition.selectors.microcosm.quickest import choose_quickest
 from sortition.selectors.microcosm.sitting import Sitting
 
-FACTS = {"labels": "label_counts", "features": "features"}
+FACT_BY_PORTRAIT = {"labels": "label_counts", "features": "features"}
 LABELS = ("labels", "secure")
-LABELS_TRADE_OFF = 1.5  # λ₁ with labels
 OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
 ONE_LABEL_COMMON = 1.0  # G where each client has one label
-LARGEST_TRADE_OFF = 1e6  # λ and G at most
 LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
 LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
 
@@ -87,7 +92,7 @@ class Memory(State):
     owed: Floats = per_client(0.0)  # d
     silent: Array = per_client(0, dtype=bool)
     seconds: Floats = per_client(np.nan)  # τ, the expected duration; NaN: not known
-    asked: Array = per_client(0, dtype=bool)  # for the duration
+    was_asked_duration: Array = per_client(0, dtype=bool)
     waits: Array = per_client(0, dtype=np.int32, width=MOST_UNITS)  # of units that must be paid, in available rounds
     dispatched: Floats = per_client(0.0)  # weight times size of the selection, of who is at work
     rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
@@ -191,10 +196,10 @@ class Microcosm(Selector[Memory]):
     def needs(self) -> Needs:
         """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well.
 
-        Until "auto" is resolved, the label says what the server may come to see: sketches, with label counts to
-        estimate λ and without them to portray clients, unless aggregation is secure.
+        Until "auto" is resolved, the needs name all that the server may come to see. Unless aggregation is secure, that
+        includes sketches: λ is estimated by them where label counts are given, and they portray clients where not.
         """
-        sketched = UPDATE.sketch(self.sketch)
+        sketched_update = UPDATE.sketch(self.sketch)
         losses = (TRAINING_LOSS,) if self.losses else ()
         if self.by == "auto":
             return Needs(
@@ -202,15 +207,15 @@ class Microcosm(Selector[Memory]):
                 optional=("label_counts",),
                 may_ask=self._may_ask,
                 reports=losses,
-                may_report=() if self.secure_aggregation else (sketched,),
+                may_report=() if self.secure_aggregation else (sketched_update,),
             )
         reports: set[Signal] = set(losses)
         if self.by == "bias":
             reports.add(BIAS_UPDATE)
-        if self.by == "updates" or self._estimates:
-            reports.add(sketched)
+        if self.by == "updates" or self._estimates_trade_off:
+            reports.add(sketched_update)
         return Needs(
-            reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
+            reads=("sizes", FACT_BY_PORTRAIT[self.by]) if self.by in FACT_BY_PORTRAIT else ("sizes",),
             asks=(PRODUCTS,) if self.by == "secure" else (),
             may_ask=self._may_ask,
             reports=tuple(sorted(reports, key=lambda signal: signal.name)),
@@ -221,9 +226,9 @@ class Microcosm(Selector[Memory]):
         return (RESOURCES,) if self.seconds == "asked" else ()
 
     @property
-    def _estimates(self) -> bool:
+    def _estimates_trade_off(self) -> bool:
         if self.estimate is None:
-            return self.by in FACTS and not self.secure_aggregation
+            return self.by in FACT_BY_PORTRAIT and not self.secure_aggregation
         return self.estimate
 
     def resolve(self, facts: Collection[str]) -> Microcosm:
@@ -234,7 +239,7 @@ class Microcosm(Selector[Memory]):
                 settled = replace(self, by="labels")
             else:
                 settled = replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
-        return replace(settled, estimate=settled._estimates)
+        return replace(settled, estimate=settled._estimates_trade_off)
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
         """Refuse parameters that contradict each other; start with an empty ledger and without features."""
@@ -261,21 +266,21 @@ class Microcosm(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Ask new pairs for their products, where they are wanted; then choose and weigh."""
         if isinstance(state, PairMemory):
-            strangers = find_without_products(state.products, round.available)
-            if strangers.size:
-                answer = yield Measure(PRODUCTS, strangers)
-                with_products = store_products(state.products, strangers, answer)
+            without_products = find_without_products(state.products, round.available)
+            if without_products.size:
+                answer = yield Measure(PRODUCTS, without_products)
+                with_products = store_products(state.products, without_products, answer)
                 state.rows = embed_products(state.products, with_products, round.population.sizes)
         elif self.by == "labels" and self.epsilon is not None:
             self._noise_newcomers(state, round, self.epsilon)
         if self.seconds == "asked" and round.clock is not None:
-            strangers = round.available[~state.asked[round.available]]
-            if strangers.size:
-                answer = yield Measure(RESOURCES, strangers)
-                state.asked[strangers] = True
+            not_asked = round.available[~state.was_asked_duration[round.available]]
+            if not_asked.size:
+                answer = yield Measure(RESOURCES, not_asked)
+                state.was_asked_duration[not_asked] = True
                 if len(answer):
-                    update, upload = answer.values.T
-                    state.seconds[answer.ids] = update + 2 * upload
+                    training, transfer = answer.values.T
+                    state.seconds[answer.ids] = training + 2 * transfer  # the model is received, the update sent
         return self.choose(state, round)
 
     def choose(self, state: Memory, round: Round) -> Cohort:
@@ -360,7 +365,7 @@ class Microcosm(Selector[Memory]):
             return Features(phi=np.zeros((available.size, 0)), target=np.zeros(0), kappa=1.0)
         rows = self._rows(state, round, ids)
         mean, spread = spread_of(rows, as_shares(p[ids]))
-        scale = 1.0 / np.sqrt(spread) if spread > FLAT else 0.0
+        scale = unit_scale(spread)
         position = np.searchsorted(ids, available).clip(max=ids.size - 1)
         is_portrayed = ids[position] == available
         phi = np.zeros((available.size, rows.shape[1]))
@@ -377,7 +382,7 @@ class Microcosm(Selector[Memory]):
         """Return sorted ids of the clients whose features are known."""
         if self.by == "sizes":
             return round.available[:0]
-        if self.by in FACTS and self.epsilon is None:
+        if self.by in FACT_BY_PORTRAIT and self.epsilon is None:
             return round.population.known_ids
         return np.flatnonzero(has_row(state.rows))
 
@@ -396,7 +401,7 @@ class Microcosm(Selector[Memory]):
         if newcomers.size:
             counts = round.population.label_counts[newcomers]
             noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
-            state.rows = with_rows(state.rows, newcomers, label_shares(noised))
+            state.rows = write_rows(state.rows, newcomers, label_shares(noised))
 
     def _estimate_parts(self, state: Memory, round: Round, p: Floats, kappa: float) -> UpdateParts:
         """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
@@ -410,7 +415,7 @@ class Microcosm(Selector[Memory]):
             trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
             common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
         )
-        if not self._estimates:
+        if not self._estimates_trade_off:
             return by_kappa
         updated = np.flatnonzero(has_row(state.updates))
         ids = np.intersect1d(updated, self._portrayed_ids(state, round), assume_unique=True)
@@ -436,6 +441,8 @@ class Microcosm(Selector[Memory]):
         """Set d ← ρ(d + p − a) with the weights of those who had their turn, where they add up to 1; learn features."""
         state.dispatched[feedback.cohort.ids] = 0.0
         ids = self._find_booked(state, feedback)
+        members = feedback.cohort.ids
+        state.silent[members] = np.isin(members, feedback.ids, invert=True)
         weights, _ = feedback.cohort.weights_of(ids)
         if abs(weights.sum() - 1.0) < 1e-9:
             owed = state.owed + self._due_shares(state, feedback.round.population)
@@ -464,10 +471,7 @@ class Microcosm(Selector[Memory]):
     def _find_booked(self, state: Memory, feedback: Feedback) -> Ids:
         """Return the members whose weight counts as paid: they completed, or fell silent the last two times."""
         members = feedback.cohort.ids
-        silent = ~np.isin(members, feedback.ids)
-        booked = members[~silent | state.silent[members]]
-        state.silent[members] = silent
-        return booked
+        return members[np.isin(members, feedback.ids) | state.silent[members]]
 
     def _share_forgotten(self, round: Round) -> float:
         """Return 1 − ρ, the share of the ledger that is forgotten in a round."""
@@ -480,13 +484,13 @@ class Microcosm(Selector[Memory]):
         if not len(reading):
             return
         values = reading.values.reshape(len(reading), -1)
-        if self.by in FACTS or self.by == "secure":
-            state.updates = with_rows(state.updates, reading.ids, values)
+        if self.by in FACT_BY_PORTRAIT or self.by == "secure":
+            state.updates = write_rows(state.updates, reading.ids, values)
             return
         if state.rows.shape[1]:
             previous = state.rows[reading.ids]
             values = np.where(np.isnan(previous), values, (previous + values) / 2)
-        state.rows = with_rows(state.rows, reading.ids, values)
+        state.rows = write_rows(state.rows, reading.ids, values)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

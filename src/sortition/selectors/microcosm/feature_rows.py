@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids, fix_width
 
 LARGEST_PRODUCT = 1e6  # of label shares; beyond any true one
 SMALLEST_EIGENVALUE = 1e-9  # of the largest: smaller ones are rounding errors
@@ -17,10 +17,9 @@ def has_row(rows: Floats) -> Array:
     return ~np.isnan(rows[:, 0])
 
 
-def with_rows(table: Floats, ids: Ids, rows: Floats) -> Floats:
-    """Return the table with these clients' rows; the first rows fix its width."""
-    if table.shape[1] == 0:
-        table = np.full((len(table), rows.shape[1]), np.nan)
+def write_rows(table: Floats, ids: Ids, rows: Floats) -> Floats:
+    """Write these clients' rows into the table, and return it: another one, if these are the first rows."""
+    table = fix_width(table, rows.shape[1], np.nan)
     table[ids] = rows
     return table
 

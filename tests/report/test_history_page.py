@@ -74,6 +74,25 @@ def test_members_that_another_federation_had_used_are_withdrawn_and_not_needed(t
     assert "Client-rounds that the policy left out" in text
 
 
+def test_where_rounds_overlap_nothing_is_called_lost_that_a_later_record_explains(tmp_path):
+    late = "no answer before the deadline"
+    records = [
+        record(0, [0, 1, 2, 3, 4], [0, 1, 2, 3], [0], used=[1.0], in_flight=3),
+        record(1, [0, 4], [4], [2], used=[1.0], in_flight=2, given_up={"3": late}),
+        record(2, [0], [], [4], used=[1.0], in_flight=1),
+    ]
+    condensed = digest(tmp_path, records)
+    assert condensed.totals == {"used": 3, "given up": 1, "still at work": 1}
+    text = prose(page(tmp_path, records))
+    assert "3 of 5 updates that were asked for were used (1 given up, 1 still at work)" in text
+    assert "3 of 4 that were needed" in text
+    assert "the record does not say why" not in text
+    assert late in text
+    places = {(row["round"], row["id"]): row for row in fates.draw_strip(condensed).tables["strip"]}
+    assert (places[0, 2]["fate"], places[0, 2]["ended"]) == ("used", 1)
+    assert (places[0, 3]["fate"], places[0, 3]["ended"], places[0, 3]["reason"]) == ("given up", 1, late)
+
+
 def test_charts_have_names_where_a_reader_points(tmp_path):
     strip = fates.draw_strip(digest(tmp_path))
     chosen = {(row["round"], row["client"]): row for row in strip.tables["strip"]}

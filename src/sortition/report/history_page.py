@@ -12,6 +12,7 @@ import numpy as np
 from sortition import __version__
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
+from sortition.core.round_record import FATES, Fate
 from sortition.report.charts import Chart, fates, who_holds_what
 from sortition.report.charts.method_notes import draw_notes
 from sortition.report.description import count_text
@@ -24,7 +25,6 @@ from sortition.report.policy_section import count_exclusions, exclusions_html
 from sortition.report.privacy import needs_html
 from sortition.report.tables import short_number_text
 from sortition.report.verdicts import Card
-from sortition.results.history import FATES, Fate
 from sortition.results.table import Table
 
 SECTIONS = {
@@ -38,14 +38,18 @@ SECTIONS = {
     "configuration": "Configuration",
 }
 MEANINGS: dict[Fate, str] = {
-    "used": "the update arrived in time, and is part of the model",
+    "used": "the update is part of the model, of this round's or, where rounds overlap, of a later one's",
     "standby": "not needed: the round had closed with enough answers",
     "withdrawn": "not sent to work: another federation had used up its limit meanwhile",
     "silent": "no answer before the round closed, though it was waited for",
-    "failed": "the client's program raised an error",
+    "failed": "the client's program raised an error, or its connection broke",
     "left out": "an update arrived that cannot be used",
+    "given up": "nobody waits for the update any longer",
+    "too stale": "an update arrived after too many versions of the model",
+    "still at work": "no round has used the update so far, and the client's work is not over",
     "lost": "not used; the record does not say why",
 }
+NEEDED = tuple(fate for fate in FATES if fate not in ("standby", "withdrawn", "still at work"))
 NO_TEST_FIGURES = (
     "The history of a federation has no test figures, so this page has no learning curves, gains or verdicts: "
     "those are of studies, which simulate several methods side by side. Traffic is not measured either."
@@ -133,7 +137,7 @@ class HistoryPage:
         """Return up to six figures: rounds, clients, updates, who was never chosen, evenness, time."""
         digest = self.digest
         totals = digest.totals
-        needed = sum(totals.values()) - totals.get("standby", 0) - totals.get("withdrawn", 0)
+        needed = sum(totals.get(fate, 0) for fate in NEEDED)
         used = totals.get("used", 0)
         skipped = sum(not outcome for outcome in digest.outcomes)
         candidates = int(digest.candidates.sum())
@@ -211,7 +215,7 @@ class HistoryPage:
             if fate in totals:
                 table.rows.append([fate, f"{totals[fate]:,}", _percent(totals[fate], chosen), MEANINGS[fate]])
         if late := int(self.digest.late.sum()):
-            meaning = "an answer to an earlier round, counted there as silent or standby"
+            meaning = "an answer to an earlier round, counted there as silent, standby or given up"
             table.rows.append(["late", f"{late:,}", "", meaning])
         return (
             _text_table_html(table) + self._add_figures([fates.draw_fates_by_round(self.digest)]) + self.reason_table()

@@ -10,7 +10,7 @@ from tests.results.histories import ABOUT, COUNTS, NAMES, ROUNDS, record, writte
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage import snapshot
 from sortition.results.history import History, find_history, history_of_log, is_history
-from sortition.results.outcomes import Outcome, resolve_outcomes
+from sortition.results.outcomes import ClientOutcome, resolve_outcomes
 
 
 def test_what_the_files_say(tmp_path):
@@ -48,14 +48,14 @@ def test_where_rounds_overlap_later_records_say_what_became_of_everybody(tmp_pat
     ]
     assert History(written(tmp_path, records)).outcomes == {
         0: {
-            0: Outcome("used", 0),
-            1: Outcome("lost"),  # it could be chosen again in round 2, and no record says how its work ended
-            2: Outcome("used", 1),
-            3: Outcome("given up", 1, "no answer before the deadline"),
-            4: Outcome("too stale", 2, too_old),
+            0: ClientOutcome("used", 0),
+            1: ClientOutcome("lost"),  # it could be chosen again in round 2, and no record says how its work ended
+            2: ClientOutcome("used", 1),
+            3: ClientOutcome("given up", 1, "no answer before the deadline"),
+            4: ClientOutcome("too stale", 2, too_old),
         },
-        1: {0: Outcome("still at work")},
-        2: {2: Outcome("still at work")},
+        1: {0: ClientOutcome("still at work")},
+        2: {2: ClientOutcome("still at work")},
     }
 
 

@@ -13,7 +13,7 @@ from sortition.core.round_record import FATES, Fate, RoundRecord
 from sortition.report.digest import pictures_in
 from sortition.report.guard_section import count_guard_actions
 from sortition.results.history import History
-from sortition.results.outcomes import Outcome
+from sortition.results.outcomes import ClientOutcome
 
 
 @dataclass
@@ -71,7 +71,7 @@ class HistoryDigest:
 
     history: History
     records: list[RoundRecord]
-    outcomes: list[dict[int, Outcome]]
+    outcomes: list[dict[int, ClientOutcome]]
     by_client: dict[Fate, Array]
     late: Array
     available: Array | None
@@ -182,7 +182,7 @@ def _asked_totals(records: list[RoundRecord]) -> dict[str, AskedTotals]:
     return totals
 
 
-def _count_reasons(outcomes: list[dict[int, Outcome]]) -> list[Reason]:
+def _count_reasons(outcomes: list[dict[int, ClientOutcome]]) -> list[Reason]:
     """Return why updates of chosen clients could not be used, the most frequent reason first."""
     reasons: dict[tuple[Fate, str], Reason] = {}
     for chosen in outcomes:

@@ -26,7 +26,7 @@ from sortition.core.round_record import ABOUT, ENDINGS, HISTORY, RoundRecord, an
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines
 from sortition.results.names import ClientNames
-from sortition.results.outcomes import Outcome, resolve_outcomes
+from sortition.results.outcomes import ClientOutcome, resolve_outcomes
 from sortition.results.run_folder import CONFIG, read_document, read_records
 
 MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory
@@ -162,7 +162,7 @@ class History:
         return durations
 
     @cached_property
-    def outcomes(self) -> dict[int, dict[int, Outcome]]:
+    def outcomes(self) -> dict[int, dict[int, ClientOutcome]]:
         """Return, by round, what became of the clients that it chose; where rounds overlap, later records say it."""
         rounds = [record["round"] for record in self.records]
         return dict(zip(rounds, resolve_outcomes(self.records), strict=True))

@@ -13,7 +13,7 @@ from sortition.core.round_record import ENDINGS, Fate, RoundRecord, answered_ids
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClientOutcome:
     """What became of a client that was chosen.
 
     Attributes:
@@ -27,18 +27,18 @@ class Outcome:
     reason: str = ""
 
 
-LOST = Outcome("lost")
-STILL_AT_WORK = Outcome("still at work")
+LOST = ClientOutcome("lost")
+STILL_AT_WORK = ClientOutcome("still at work")
 
 
-def resolve_outcomes(records: Sequence[RoundRecord]) -> list[dict[int, Outcome]]:
+def resolve_outcomes(records: Sequence[RoundRecord]) -> list[dict[int, ClientOutcome]]:
     """Return what became of the clients that each record chose, by id.
 
     A client stays at work over records that have ``in_flight``, until one says how its work ended. ``lost``: its work
     is over, since it could be chosen again or nobody was at work any more, and no record says why.
     """
-    outcomes: list[dict[int, Outcome]] = []
-    at_work: dict[int, dict[int, Outcome]] = {}  # client → the outcomes of the record that chose it
+    outcomes: list[dict[int, ClientOutcome]] = []
+    at_work: dict[int, dict[int, ClientOutcome]] = {}  # client → the outcomes of the record that chose it
     for record in records:
         if at_work and "present" in record:
             for client in _idle_again(record, at_work):
@@ -63,9 +63,9 @@ def _idle_again(record: RoundRecord, at_work: Mapping[int, object]) -> list[int]
     return idle
 
 
-def _endings(record: RoundRecord) -> dict[int, Outcome]:
+def _endings(record: RoundRecord) -> dict[int, ClientOutcome]:
     """Return how the work of each client ended that a record names."""
-    endings: dict[int, Outcome] = {}
+    endings: dict[int, ClientOutcome] = {}
     by_key = cast(Mapping[str, Any], record)
     for key, fate in ENDINGS.items():
         named_clients = by_key.get(key) or ()
@@ -73,6 +73,6 @@ def _endings(record: RoundRecord) -> dict[int, Outcome]:
             reason = ""
             if isinstance(named_clients, Mapping):
                 reason = str(named_clients[client])
-            endings[int(client)] = Outcome(fate, record["round"], reason)
-    used = Outcome("used", record["round"])
+            endings[int(client)] = ClientOutcome(fate, record["round"], reason)
+    used = ClientOutcome("used", record["round"])
     return endings | dict.fromkeys(answered_ids(record), used)

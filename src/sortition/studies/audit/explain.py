@@ -11,12 +11,12 @@ from sortition.core import policy
 from sortition.core.errors import bad, printable
 from sortition.core.round_record import Fate
 from sortition.results.names import ClientNames
-from sortition.results.outcomes import Outcome
+from sortition.results.outcomes import ClientOutcome
 from sortition.studies.audit.log_reader import DecodedRound, Log, Question, reading
 from sortition.studies.types import ReadOnlyTable
 
 __all__ = ["Log", "explain_client", "explain_cohort"]
-Outcomes = Mapping[int, Outcome]  # of a round, by client
+Outcomes = Mapping[int, ClientOutcome]  # of a round, by client
 NO_OUTCOMES: Outcomes = {}
 NO_NAMES = ClientNames()
 MAX_REASON = 200  # characters of a reason that a client gave, or of a note
@@ -145,7 +145,7 @@ def excluded_sentence(rule: str, ids: list[int], names: ClientNames) -> str:
     return f"The policy left out {len(ids)} ({reason}): {names.list_clients(ids)}."
 
 
-def fate_sentence(outcome: Outcome | None) -> str:
+def fate_sentence(outcome: ClientOutcome | None) -> str:
     """Say what became of a client that was chosen and whose update was not used."""
     if outcome is None:
         return LOST
@@ -163,7 +163,7 @@ def fate_sentence(outcome: Outcome | None) -> str:
     return sentences.get(outcome.fate, LOST)
 
 
-def short_fate(outcome: Outcome | None) -> str:
+def short_fate(outcome: ClientOutcome | None) -> str:
     """Say the same in few words, for a line of the whole cohort."""
     if outcome is None or outcome.fate in ("lost", "used"):
         return "did not complete"
@@ -177,7 +177,7 @@ def short_fate(outcome: Outcome | None) -> str:
     return outcome.fate
 
 
-def _reason_of(outcome: Outcome) -> str:
+def _reason_of(outcome: ClientOutcome) -> str:
     """Return why an update is not used, as the client's program or the server said it."""
     return printable(outcome.reason.strip(), MAX_REASON).rstrip(".")
 

@@ -10,7 +10,7 @@ from sortition.core.errors import StorageError
 from sortition.results import run_folder
 from sortition.results.history import History, find_history, history_of_log
 from sortition.results.names import ClientNames, read_names
-from sortition.results.outcomes import Outcome
+from sortition.results.outcomes import ClientOutcome
 from sortition.studies.audit import explain, explain_history
 from sortition.studies.audit.finding import disclosed_names
 from sortition.studies.audit.log_reader import Log
@@ -39,7 +39,7 @@ def why(source: Path, t: int, client: str | None = None, names_file: Path | None
     if recorded.log is None:
         return [*recorded.warnings, *_from_history(recorded, t, client)]
     log = recorded.log
-    outcomes: Mapping[int, Outcome] = {}
+    outcomes: Mapping[int, ClientOutcome] = {}
     if recorded.history is not None:
         outcomes = recorded.history.outcomes.get(t, {})
     if client is None:

@@ -106,6 +106,11 @@ def test_charts_have_names_where_a_reader_points(tmp_path):
     assert bars[0] == {"client": "hospital-1", "id": 0, "fate": "used", "order": 0, "rounds": 2}
 
 
+def test_an_unknown_version_is_not_called_the_installed_one(tmp_path):
+    assert "Sortition 0.1.0 ·" in page(tmp_path)
+    assert "Sortition 0" not in page(tmp_path, about={"sortition": ""})
+
+
 def test_what_is_unknown_is_left_out(tmp_path):
     dropped = ("clock", "present", "questions", "names")
     records = [{key: value for key, value in one.items() if key not in dropped} for one in ROUNDS]

@@ -9,7 +9,6 @@ from html import escape
 
 import numpy as np
 
-from sortition import __version__
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
 from sortition.core.round_record import FATES, Fate
@@ -74,7 +73,7 @@ class HistoryPage:
             self.canvas,
             title=f"Federation {printable(self.history.title)}",
             lead=self.lead(),
-            facts=self.facts(),
+            subtitle=self.subtitle(),
             bodies={
                 "overview": self.overview(),
                 "chosen": self.chosen(),
@@ -115,15 +114,18 @@ class HistoryPage:
             return "1 client was never chosen."
         return f"{count:,} clients were never chosen."
 
-    def facts(self) -> str:
-        """Return the line below: which file, made by what, and when."""
-        about = self.history.about
+    def subtitle(self) -> str:
+        """Return the line below the title: the file, what wrote it, and when this page was made."""
+        run_description = self.history.about
         written_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         parts = [printable(self.history.path.name), self.history.backend, f"{self.history.cohort} clients a round"]
-        overselect = about.get("overselect", 1.0)
+        overselect = run_description.get("overselect", 1.0)
         if overselect != 1.0:
             parts.append(f"{overselect:g} × over-selected")
-        parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", written_at]
+        version = run_description.get("sortition")
+        if version:
+            parts.append(f"Sortition {printable(str(version))}")
+        parts.append(written_at)
         return escape(" · ".join(part for part in parts if part))
 
     # -- sections: each returns its markup -----------------------------------------------------------------------------
@@ -290,10 +292,10 @@ class HistoryPage:
 
     def configuration(self) -> str:
         """Return the content of NAME.about.json without the names, which the table shows."""
-        about = {key: value for key, value in self.history.about.items() if key != "names"}
-        if not about:
+        run_description = {key: value for key, value in self.history.about.items() if key != "names"}
+        if not run_description:
             return ""
-        return f"<pre>{escape(json.dumps(about, indent=1, ensure_ascii=False))}</pre>"
+        return f"<pre>{escape(json.dumps(run_description, indent=1, ensure_ascii=False))}</pre>"
 
     def _add_figures(self, charts: Sequence[Chart | str]) -> str:
         return self.canvas.add_figures(self.history.title, charts)

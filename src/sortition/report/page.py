@@ -64,7 +64,7 @@ class Page:
             self.canvas,
             title=self.gathered.title,
             lead=first_sentence(self.gathered),
-            facts=self._facts_line(),
+            subtitle=self._subtitle(),
             bodies={
                 "overview": self.overview(),
                 "learning": self.learning(),
@@ -190,7 +190,7 @@ class Page:
         )
         return f'<label>curves over <select id="axis">{options}</select></label>'
 
-    def _facts_line(self) -> str:
+    def _subtitle(self) -> str:
         """Return the line below the headline: what was run, the version of Sortition, and when the page was written."""
         gathered = self.gathered
         if len(gathered.settings) == 1:

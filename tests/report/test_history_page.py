@@ -42,7 +42,7 @@ def test_totals_are_counted_by_hand(tmp_path):
     assert found.available.tolist() == [3, 3, 3, 2, 1]
     assert found.late.tolist() == [0, 0, 0, 1, 0]
     shares = np.array([2 / 3, 1 / 3, 2 / 3, 1 / 2, 1])
-    assert found.jain == pytest.approx(shares.sum() ** 2 / (5 * (shares**2).sum()))
+    assert found.choice_counts.jain == pytest.approx(shares.sum() ** 2 / (5 * (shares**2).sum()))
     assert found.total_seconds == 30.0
     asked = found.asked["loss"]
     assert (asked.rounds, asked.asked, asked.answered, asked.floats) == (1, 4, 3, 3)
@@ -72,6 +72,12 @@ def test_members_that_another_federation_had_used_are_withdrawn_and_not_needed(t
     assert "1 of 2 that were needed" in text
     assert "another federation had used up its limit meanwhile" in text
     assert "Client-rounds that the policy left out" in text
+
+
+def test_clients_that_could_never_be_chosen_are_not_called_chosen(tmp_path):
+    text = prose(page(tmp_path, [record(0, [0, 1], [0, 1], [0, 1])]))
+    assert "Every client that could be chosen was chosen at least once." in text
+    assert "of 2 clients that could be" in text
 
 
 def test_where_rounds_overlap_nothing_is_called_lost_that_a_later_record_explains(tmp_path):

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, jain_index
+from sortition.core.arrays import Array
+from sortition.core.choice_counts import ChoiceCounts
 from sortition.core.round_record import FATES, Fate, RoundRecord
 from sortition.report.digest import pictures_in
 from sortition.report.guard_section import count_guard_actions
@@ -93,29 +94,9 @@ class HistoryDigest:
         return {fate: int(counts.sum()) for fate, counts in self.by_client.items() if counts.any()}
 
     @property
-    def candidates(self) -> Array:
-        """(N,) whether a client could ever be chosen, as far as that is known."""
-        if self.available is None:
-            return np.ones(self.history.clients, bool)
-        return self.available > 0
-
-    @property
-    def shares(self) -> Floats:
-        """How often each candidate was chosen, of the rounds in which it could be."""
-        chosen = self.chosen[self.candidates].astype(np.float64)
-        if self.available is None:
-            return chosen
-        return chosen / self.available[self.candidates]
-
-    @property
-    def jain(self) -> float | None:
-        """Jain's index of the shares: 1 is even."""
-        return jain_index(self.shares)
-
-    @property
-    def never_chosen(self) -> int:
-        """Candidates that were never chosen."""
-        return int((self.chosen[self.candidates] == 0).sum())
+    def choice_counts(self) -> ChoiceCounts:
+        """How often each client was chosen, of the rounds in which it could be."""
+        return ChoiceCounts(self.chosen, self.available)
 
     @property
     def total_seconds(self) -> float | None:

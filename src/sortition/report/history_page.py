@@ -106,13 +106,15 @@ class HistoryPage:
         return f"{choice}: {usage}. {self._never_chosen_sentence()}"
 
     def _never_chosen_sentence(self) -> str:
-        """Say how many clients were never chosen."""
-        count = self.digest.never_chosen
+        """Say how many clients were never chosen, of those that could be."""
+        choice_counts = self.digest.choice_counts
+        count = choice_counts.never_chosen
+        which = "" if choice_counts.candidates.all() else " that could be chosen"
         if count == 0:
-            return "Every client was chosen at least once."
+            return f"Every client{which} was chosen at least once."
         if count == 1:
-            return "1 client was never chosen."
-        return f"{count:,} clients were never chosen."
+            return f"1 client{which} was never chosen."
+        return f"{count:,} clients{which} were never chosen."
 
     def subtitle(self) -> str:
         """Return the line below the title: the file, what wrote it, and when this page was made."""
@@ -142,7 +144,8 @@ class HistoryPage:
         needed = sum(totals.get(fate, 0) for fate in NEEDED)
         used = totals.get("used", 0)
         skipped = sum(not outcome for outcome in digest.outcomes)
-        candidates = int(digest.candidates.sum())
+        choice_counts = digest.choice_counts
+        candidates = int(choice_counts.candidates.sum())
         cards = [
             Card(
                 title="rounds",
@@ -161,16 +164,18 @@ class HistoryPage:
             ),
             Card(
                 title="never chosen",
-                value=f"{digest.never_chosen:,}",
+                value=f"{choice_counts.never_chosen:,}",
                 detail=f"of {candidates:,} clients that could be",
             ),
         ]
-        if digest.jain is not None:
+        if choice_counts.jain is not None:
             if digest.available is None:
                 relative = ""
             else:
                 relative = "; relative to availability"
-            cards.append(Card(title="evenness (Jain)", value=f"{digest.jain:.2f}", detail=f"1 is even{relative}"))
+            cards.append(
+                Card(title="evenness (Jain)", value=f"{choice_counts.jain:.2f}", detail=f"1 is even{relative}")
+            )
         if digest.total_seconds is not None:
             median = duration_text(float(np.median(digest.durations)))
             cards.append(

@@ -24,7 +24,8 @@ LOOPBACK = "127.0.0.1"
 MOST_LOOKS = 31  # with news, from which the pace follows
 SCRIPT = """<script>setInterval(async () => {
   const response = await fetch("progress").catch(() => null); if (!response || !response.ok) return;
-  const text = await response.text(), end = text.indexOf("\\n"), version = text.slice(0, end), html = text.slice(end + 1);
+  const text = await response.text(), end = text.indexOf("\\n");
+  const version = text.slice(0, end), html = text.slice(end + 1);
   const place = document.getElementById("progress"); if (place) place.innerHTML = html;
   if (version !== place.dataset.version) { sessionStorage.setItem("scroll", scrollY); location.reload(); }
 }, 2000); addEventListener("load", () => scrollTo(0, Number(sessionStorage.getItem("scroll") || 0)));</script>"""

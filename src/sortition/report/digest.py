@@ -34,8 +34,8 @@ class Digest:
 
     Attributes:
         setting, method: names; ``method`` is the label.
-        name: of the method, or its import path.
-        seed: of the run.
+        name: the name of the method, or its import path.
+        seed: the seed of the run.
         done: whether it is finished.
         config, manifest: as the run folder has them.
         played: rounds so far.

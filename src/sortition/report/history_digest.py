@@ -22,11 +22,11 @@ class AskedTotals:
     """One signal over all rounds.
 
     Attributes:
-        rounds: in how many it was asked for.
-        asked: clients asked, in all rounds together.
-        answered: of these, how many answered.
-        floats: numbers that were sent up.
-        rehearsals: clients that trained for a rehearsal.
+        rounds: how many rounds asked for it.
+        asked: how many clients were asked, in all rounds together.
+        answered: how many of these answered.
+        floats: how many numbers were sent up.
+        rehearsals: how many clients trained for a rehearsal.
     """
 
     rounds: int = 0
@@ -57,14 +57,14 @@ class HistoryDigest:
 
     Attributes:
         history: the files.
-        records: its rounds.
+        records: the records of its rounds.
         outcomes: round by round, what became of everybody who was chosen.
         by_client: (N,) how often each fate befell each client.
         late: (N,) answers that came when their round was closed.
         available: (N,) rounds in which each client could be chosen; None where the records do not say it.
         asked: signal → what was asked in all rounds.
         reasons: why updates could not be used, the most frequent first.
-        seconds: of each round, by the server's clock.
+        seconds: how long each round took, by the server's clock.
         facts: sizes and label counts, where the checkpoint has them.
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.

@@ -187,8 +187,8 @@ class HistoryPage:
         """Return the strip, counts, the table of clients, and where policy and guards acted."""
         method = self.history.method
         charts = self._add_figures(fates.draw_charts(self.digest))
-        left_out = exclusions_html({method: count_exclusions(self.history.records)})
-        return charts + self.client_table() + left_out + guard_actions_html({method: self.digest.guarded})
+        exclusions = exclusions_html({method: count_exclusions(self.history.records)})
+        return charts + self.client_table() + exclusions + guard_actions_html({method: self.digest.guarded})
 
     def client_table(self) -> str:
         """Return how often each client was there, was chosen, and what became of it."""

@@ -51,7 +51,7 @@ def draw_strips(strips: Sequence[Strip], labels: Array | None, title: str) -> st
     """Draw the strips side by side.
 
     Args:
-        strips: of the same clients and rounds.
+        strips: the strips, all of the same clients and rounds.
         labels: (clients, labels), how many examples of each label a client holds; None where nobody knows.
         title: what the picture shows, for readers who do not see it.
     """

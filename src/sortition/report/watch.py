@@ -40,7 +40,7 @@ class Progress:
         total: runs that there are or will be.
         rounds: rounds that all runs have played.
         planned: rounds that all runs are to play.
-        seconds_left: by the pace so far; None where there is none yet.
+        seconds_left: how long the other rounds take, by the pace so far; None where there is none yet.
     """
 
     done: int
@@ -166,12 +166,12 @@ def watch(
         folders: run folders, or folders that hold some.
         out: the page. Default: inside the first folder, named after the study.
         every: seconds between two looks.
-        port: of the server, 0 for any that is free; None for no server.
-        margin: as in ``write``.
-        baseline: as in ``write``.
-        cost: as in ``write``.
-        say: is given a line whenever something changed.
-        ready: is given the address once the page is there.
+        port: the port of the server, 0 for any that is free; None for no server.
+        margin: the margin, as in ``write``.
+        baseline: the baseline, as in ``write``.
+        cost: the cost, as in ``write``.
+        say: a function that takes a line whenever something changed.
+        ready: a function that takes the address once the page is there.
     """
     watcher = Watcher(folders, out, margin=margin, baseline=baseline, cost=cost)
     progress = watcher.look()

@@ -109,7 +109,7 @@ def _chosen_rows(digest: HistoryDigest, label_of: dict[int, str], first: int) ->
 
 def _strip_caption(digest: HistoryDigest, clients: Array, rounds: Sequence[int]) -> str:
     """Say what the colours of the strip mean, and which rounds and clients it shows."""
-    caption = "Coloured where a client was chosen; point at a place for its weight and why it was lost."
+    caption = "Coloured where a client was chosen; point at a place for its weight and what became of it."
     if digest.available is not None:
         caption += " Grey: it could not be chosen."
     if len(rounds) < len(digest.records):

@@ -15,7 +15,7 @@ from tests.test_cli import call
 from sortition.advice.read_description import known_federation
 from sortition.advice.replay import replay
 from sortition.flower import SelectorStrategy, codec
-from sortition.results.history import History, fates
+from sortition.results.history import History
 from sortition.selectors import load
 
 ROUNDS = 6
@@ -70,7 +70,7 @@ def test_the_records_are_the_strategys_own(federation):
     assert history.facts()["sizes"].tolist() == list(range(10, 18))
     assert history.audit_log() == folder / "audit.jsonl"
     assert 7 not in next(history.present())
-    met = {fate for record in records for fate in fates(record).values()}
+    met = {outcome.fate for chosen in history.outcomes.values() for outcome in chosen.values()}
     assert {"used", "standby", "failed", "left out"} <= met
 
 

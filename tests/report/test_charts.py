@@ -132,3 +132,9 @@ def test_costs_below_one_are_not_in_thousandths(tmp_path):
     svg = vegalite_to_svg(drawn(tmp_path)["pareto-megabytes"].spec())
     assert ">0.4</text>" in svg
     assert not re.search(r">[0-9.]+m</text>", svg)
+
+
+def test_a_client_that_was_chosen_is_not_said_to_have_trained(study):
+    page = Page(gather([study])).selected()
+    assert "How often each client was chosen" in page
+    assert "coloured where a client was chosen" in page

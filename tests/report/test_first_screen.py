@@ -171,7 +171,7 @@ def test_a_run_under_several_seed_numbers_counts_once(tmp_path):
         (tmp_path / "main" / "fedgs" / f"seed-{seed}" / "rounds.jsonl").write_text(first)
     gathered = gather([tmp_path])
     assert len(gathered.settings[0].methods["fedgs"]) == 1
-    assert sum("has the same records as seed 0" in text for text in gathered.left_out) == 5
+    assert sum("has the same records as seed 0" in text for text in gathered.warnings) == 5
     assert first_sentence(gathered).startswith("Fewer than 3 seeds")
 
 
@@ -288,7 +288,7 @@ def test_unfinished_runs_and_mixed_targets_are_mentioned(tmp_path):
     write_run(tmp_path, "good", 3, [0.2, 0.4, 0.6], done=False, target=0.7)
     gathered = gather([tmp_path])
     assert first_sentence(gathered).startswith("So far, with 1 of 7 runs unfinished: ")
-    assert gathered.left_out == [
+    assert gathered.warnings == [
         "The runs of main have different targets: rounds to target are not comparable.",
         "1 of 7 runs are unfinished: they are drawn, and left out of tables and verdicts; "
         "sortition run with --resume goes on.",
@@ -352,6 +352,19 @@ def test_a_sweep_is_drawn_against_its_values(tmp_path):
     rows = next(rows for name, rows in sweep.tables.items() if not name.endswith("_names"))
     assert {(row["method"], row["value"]) for row in rows} == {(m, v) for m in ("uniform", "fedgs") for v in (0.1, 1.0)}
     assert "data.alpha" in first
+
+
+def test_an_accuracy_is_in_percent_in_every_table(tmp_path):
+    for setting in ("a", "b"):
+        write_run(tmp_path, "uniform", 0, [0.2, 0.4, 0.5], setting=setting)
+    write_run(tmp_path, "poc,d=10", 0, [0.2, 0.4, 0.9], name="power-of-choice", setting="a")
+    home = write_run(tmp_path, "poc,d=25", 0, [0.2, 0.4, 0.6], name="power-of-choice", setting="a")
+    (home / "config.toml").write_text((home / "config.toml").read_text().replace("[method]\n", "[method]\nd = 25\n"))
+    first = Page(gather([tmp_path])).overview()
+    every_setting = first[first.index("Every setting and method") :]
+    assert "last 3, %" in every_setting
+    assert ">36.7<" in every_setting  # uniform's mean over the rounds
+    assert "0.367" not in first
 
 
 def test_variants_of_a_method_have_their_best(tmp_path):

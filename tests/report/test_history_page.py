@@ -42,7 +42,7 @@ def test_totals_are_counted_by_hand(tmp_path):
     assert found.available.tolist() == [3, 3, 3, 2, 1]
     assert found.late.tolist() == [0, 0, 0, 1, 0]
     shares = np.array([2 / 3, 1 / 3, 2 / 3, 1 / 2, 1])
-    assert found.jain == pytest.approx(shares.sum() ** 2 / (5 * (shares**2).sum()))
+    assert found.choice_counts.jain == pytest.approx(shares.sum() ** 2 / (5 * (shares**2).sum()))
     assert found.total_seconds == 30.0
     asked = found.asked["loss"]
     assert (asked.rounds, asked.asked, asked.answered, asked.floats) == (1, 4, 3, 3)
@@ -74,6 +74,31 @@ def test_members_that_another_federation_had_used_are_withdrawn_and_not_needed(t
     assert "Client-rounds that the policy left out" in text
 
 
+def test_clients_that_could_never_be_chosen_are_not_called_chosen(tmp_path):
+    text = prose(page(tmp_path, [record(0, [0, 1], [0, 1], [0, 1])]))
+    assert "Every client that could be chosen was chosen at least once." in text
+    assert "of 2 clients that could be" in text
+
+
+def test_where_rounds_overlap_nothing_is_called_lost_that_a_later_record_explains(tmp_path):
+    late = "no answer before the deadline"
+    records = [
+        record(0, [0, 1, 2, 3, 4], [0, 1, 2, 3], [0], used=[1.0], in_flight=3),
+        record(1, [0, 4], [4], [2], used=[1.0], in_flight=2, given_up={"3": late}),
+        record(2, [0], [], [4], used=[1.0], in_flight=1),
+    ]
+    condensed = digest(tmp_path, records)
+    assert condensed.totals == {"used": 3, "given up": 1, "still at work": 1}
+    text = prose(page(tmp_path, records))
+    assert "3 of 5 updates that were asked for were used (1 given up, 1 still at work)" in text
+    assert "3 of 4 that were needed" in text
+    assert "the record does not say why" not in text
+    assert late in text
+    places = {(row["round"], row["id"]): row for row in fates.draw_strip(condensed).tables["strip"]}
+    assert (places[0, 2]["fate"], places[0, 2]["ended"]) == ("used", 1)
+    assert (places[0, 3]["fate"], places[0, 3]["ended"], places[0, 3]["reason"]) == ("given up", 1, late)
+
+
 def test_charts_have_names_where_a_reader_points(tmp_path):
     strip = fates.draw_strip(digest(tmp_path))
     chosen = {(row["round"], row["client"]): row for row in strip.tables["strip"]}
@@ -85,6 +110,11 @@ def test_charts_have_names_where_a_reader_points(tmp_path):
     assert len([client for t, client in away if t == 3]) == 5
     bars = fates.draw_times_chosen(digest(tmp_path)).tables["by_client"]
     assert bars[0] == {"client": "hospital-1", "id": 0, "fate": "used", "order": 0, "rounds": 2}
+
+
+def test_an_unknown_version_is_not_called_the_installed_one(tmp_path):
+    assert "Sortition 0.1.0 ·" in page(tmp_path)
+    assert "Sortition 0" not in page(tmp_path, about={"sortition": ""})
 
 
 def test_what_is_unknown_is_left_out(tmp_path):

@@ -115,19 +115,19 @@ class TestBadInput:
         empty = write_run(study, "empty", 0, [0.1, 0.2, 0.3])
         (empty / "rounds.jsonl").write_text("")
         gathered = gather([study])
-        assert len(gathered.left_out) == 3
+        assert len(gathered.warnings) == 3
         assert gathered.methods == ["fedgs", "uniform"]
         assert "Left out or mixed" in text_of(write([study], tmp_path / "page.html"))
 
     def test_a_torn_last_line_is_nothing_to_mention(self, study):
         with (study / "main" / "uniform" / "seed-0" / "rounds.jsonl").open("a") as file:
             file.write('{"round": 3, "coho')
-        assert gather([study]).left_out == []
+        assert gather([study]).warnings == []
 
     def test_mixed_versions(self, study):
         manifest = study / "main" / "uniform" / "seed-0" / "manifest.json"
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "sortition": "9.9"}))
-        assert "different versions of Sortition: 0.1.0, 9.9" in gather([study]).left_out[0]
+        assert "different versions of Sortition: 0.1.0, 9.9" in gather([study]).warnings[0]
 
 
 def test_figures_for_papers(study, tmp_path):

@@ -26,7 +26,7 @@ def test_weight_due_chances_and_seconds():
     assert got.due == 0.6  # client 4 alone is the slowest fifth
     assert got.weight == pytest.approx(0.25 / 3)
     assert got.chances == pytest.approx(1 / (6 / 5))  # 6 places for 5 clients that were always there
-    assert (got.never, got.seconds) == (0, 2.0)
+    assert (got.never_chosen, got.seconds) == (0, 2.0)
 
 
 def test_only_weights_that_were_used_count():
@@ -39,7 +39,12 @@ def test_only_weights_that_were_used_count():
 
 def test_who_was_never_chosen_is_counted():
     never = {**COUNTS, "selected": np.array([3, 1, 1, 1, 0])}
-    assert measure_slowest_fifth([record(0, [0], [1.0])], FEDERATION, never).never == 1
+    assert measure_slowest_fifth([record(0, [0], [1.0])], FEDERATION, never).never_chosen == 1
+
+
+def test_a_client_that_was_never_available_does_not_count_as_never_chosen():
+    away = {"selected": np.array([3, 1, 1, 1, 0]), "available": np.array([3, 3, 3, 3, 0])}
+    assert measure_slowest_fifth([record(0, [0], [1.0])], FEDERATION, away).never_chosen == 0
 
 
 def test_nothing_is_said_where_devices_are_alike_or_there_is_no_clock(study):

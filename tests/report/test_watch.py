@@ -144,6 +144,32 @@ def test_before_the_first_evaluation_there_is_a_page_too(tmp_path):
     assert "no evaluated round yet" in watcher.page
 
 
+def test_before_the_first_run_the_page_waits_for_news(tmp_path):
+    (tmp_path / "runs").mkdir()
+    watcher = Watcher([tmp_path / "runs"], tmp_path / "page.html")
+    assert watcher.look().text == "no runs yet"
+    assert not watcher.look().is_finished
+    for part in ('id="progress"', 'fetch("progress")'):
+        assert part in watcher.page
+    write_run(tmp_path / "runs", "uniform", 0, [0.2, 0.4])
+    assert watcher.look().is_finished
+    assert 'fetch("progress")' not in watcher.page
+
+
+def test_looks_between_two_rounds_do_not_hide_the_pace(growing, tmp_path, monkeypatch):
+    home, lines = growing
+    now = 0.0
+    monkeypatch.setattr("sortition.report.watch.time.monotonic", lambda: now)
+    watcher = Watcher([tmp_path / "runs"], tmp_path / "page.html")
+    assert watcher.look().seconds_left is None
+    now = 100.0
+    (home / "rounds.jsonl").write_text("".join(lines[:2]))
+    assert watcher.look().seconds_left == 100.0  # one more round
+    for _ in range(40):  # a browser looks every 2 s
+        now += 2.0
+        assert watcher.look().seconds_left == 100.0
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(20, "20 s"), (600, "10 min"), (7200, "2.0 h")])
 def test_the_time_left_in_words(seconds, words):
     assert Progress(1, 2, 5, 10, seconds).text.endswith(f"about {words} left")

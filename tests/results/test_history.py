@@ -9,7 +9,8 @@ from tests.results.histories import ABOUT, COUNTS, NAMES, ROUNDS, record, writte
 
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage import snapshot
-from sortition.results.history import History, fates, find_history, history_of_log, is_history
+from sortition.results.history import History, find_history, history_of_log, is_history
+from sortition.results.outcomes import ClientOutcome, resolve_outcomes
 
 
 def test_what_the_files_say(tmp_path):
@@ -23,6 +24,11 @@ def test_what_the_files_say(tmp_path):
     assert history.record(9) is None
 
 
+def fates(record):
+    (outcomes,) = resolve_outcomes([record])
+    return {client: outcome.fate for client, outcome in outcomes.items()}
+
+
 def test_what_became_of_everybody(tmp_path):
     records = History(written(tmp_path)).records
     assert fates(records[0]) == {2: "used", 0: "used"}
@@ -31,6 +37,36 @@ def test_what_became_of_everybody(tmp_path):
     assert fates({"round": 0, "cohort": [1, 2], "answered": [2]}) == {1: "lost", 2: "used"}
     assert fates({"round": 0, "cohort": [1, 2], "answered": [2], "withdrawn": [1]}) == {1: "withdrawn", 2: "used"}
     assert fates({"round": 0, "cohort": [1, 2], "answered": None}) == {1: "used", 2: "used"}
+
+
+def test_where_rounds_overlap_later_records_say_what_became_of_everybody(tmp_path):
+    too_old = "more than 1 versions old"
+    records = [
+        record(0, [0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [0], used=[1.0], in_flight=4),
+        record(1, [0], [0], [2], used=[1.0], in_flight=3, given_up={"3": "no answer before the deadline"}),
+        record(2, [1, 2], [2], [], used=[], in_flight=2, too_stale={"4": too_old}),
+    ]
+    assert History(written(tmp_path, records)).outcomes == {
+        0: {
+            0: ClientOutcome("used", 0),
+            1: ClientOutcome("lost"),  # it could be chosen again in round 2, and no record says how its work ended
+            2: ClientOutcome("used", 1),
+            3: ClientOutcome("given up", 1, "no answer before the deadline"),
+            4: ClientOutcome("too stale", 2, too_old),
+        },
+        1: {0: ClientOutcome("still at work")},
+        2: {2: ClientOutcome("still at work")},
+    }
+
+
+@pytest.mark.parametrize("key", ["failed", "left_out", "given_up", "too_stale"])
+def test_reasons_are_of_known_clients(tmp_path, key):
+    history = History(written(tmp_path, [record(0, [0], [0], [], **{key: {"nobody": "why"}})]))
+    with pytest.raises(StorageError, match=f"line 1: {key} must be a table from ids to reasons"):
+        _ = history.records
+    history = History(written(tmp_path, [record(0, [0], [0], [], **{key: {"5": "why"}})]))
+    with pytest.raises(StorageError, match="line 1: ids must be below 5, the number of members"):
+        _ = history.records
 
 
 def test_the_clock_begins_anew_where_a_server_went_on(tmp_path):

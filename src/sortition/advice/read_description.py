@@ -15,18 +15,18 @@ from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
 from sortition.core.cost import BYTES_PER_MEGABYTE
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, show_value
-from sortition.core.round_record import RoundRecord
+from sortition.core.round_record import RoundRecord, cohort_ids
 from sortition.federation.pace import Pace
 from sortition.results import run_folder
 from sortition.results.equal_cost import devices_differ
-from sortition.results.history import History, cohort_of, fates, find_history
+from sortition.results.history import History, find_history
 from sortition.simulation.devices import Devices
 from sortition.studies.audit.log_reader import Log
 from sortition.studies.config import Named, validated
 from sortition.studies.plan import read
 
 BYTES_PER_NUMBER = 4  # of a model
-NOT_WANTED = ("standby", "withdrawn")  # fates of chosen clients that were not needed, or not sent to work
+NO_DROPOUT = ("standby", "withdrawn", "still at work")  # fates: not needed, not sent to work, not over yet
 POLICY_ACTED = (
     "A policy left clients out of the rounds as they were played; the methods here choose among all who were available."
 )
@@ -188,7 +188,7 @@ def from_history(history: History, cohort: int | None = None) -> KnownFederation
     notes = _policy_notes(records)
     if not history.says_who_was_there:
         notes = (UNKNOWN_PRESENCE, *notes)
-    chosen = [(np.array(cohort_of(record), np.int64), np.array(record.get("weights") or [])) for record in records]
+    chosen = [(np.array(cohort_ids(record), np.int64), np.array(record.get("weights") or [])) for record in records]
     return KnownFederation(
         cohort=cohort or max(history.cohort, 1),
         rounds=len(records),
@@ -214,8 +214,9 @@ def _masks(history: History, clients: int) -> Array | None:
 
 def _dropout(history: History) -> float:
     """Return the share of the chosen clients that were wanted and sent to work, and did not help."""
-    outcomes = [fate for record in history.records for fate in fates(record).values() if fate not in NOT_WANTED]
-    if not outcomes:
+    fates = [outcome.fate for chosen in history.outcomes.values() for outcome in chosen.values()]
+    wanted = [fate for fate in fates if fate not in NO_DROPOUT]
+    if not wanted:
         return 0.0
-    n_lost = sum(fate != "used" for fate in outcomes)
-    return min(n_lost, len(outcomes) - 1) / len(outcomes)  # below 1: somebody may always answer
+    n_lost = sum(fate != "used" for fate in wanted)
+    return min(n_lost, len(wanted) - 1) / len(wanted)  # below 1: somebody may always answer

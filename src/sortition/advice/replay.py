@@ -12,7 +12,8 @@ import numpy as np
 
 from sortition.advice.candidates import Reasons, allowed, replayable, usable
 from sortition.advice.profile import KnownFederation
-from sortition.core.arrays import Array, Ids, jain_index
+from sortition.core.arrays import Array, Ids
+from sortition.core.choice_counts import ChoiceCounts
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.core.registrar import Registrar
 from sortition.results.table import Table
@@ -108,10 +109,11 @@ def measured(federation: KnownFederation, cohorts: Cohorts, present: list[Ids]) 
             mixture_of_cohort = cohort_mixture(weights, mixture_of_clients[ids])
             distances.append(float(total_variation(mixture_of_cohort, mixture_of_all)))
     times_present = np.bincount(np.concatenate(present or [np.empty(0, np.int64)]), minlength=n)
-    ever_present = times_present > 0
+    choice_counts = ChoiceCounts(times_chosen, times_present)
+    candidates = int(choice_counts.candidates.sum())
     coverage = 0.0
-    if ever_present.any():
-        coverage = float((times_chosen[ever_present] > 0).mean())
+    if candidates:
+        coverage = 1 - choice_counts.never_chosen / candidates
     mean_weights = total_weights / max(len(distances), 1)
     data_shares = sizes / max(sizes.sum(), 1)
     mixture = None
@@ -119,7 +121,7 @@ def measured(federation: KnownFederation, cohorts: Cohorts, present: list[Ids]) 
         mixture = float(np.mean(distances))
     return Selection(
         coverage=coverage,
-        jain=jain_index(times_chosen[ever_present] / times_present[ever_present]) or 0.0,
+        jain=choice_counts.jain or 0.0,
         bias=float(total_variation(mean_weights, data_shares)),
         mixture=mixture,
         trainings=n_trainings / max(n_rounds, 1),

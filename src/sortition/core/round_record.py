@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -16,6 +16,29 @@ Reasons = Mapping[str, str]  # client id → why
 
 HISTORY = ".history.jsonl"  # what the file beside a federation's checkpoint ends in that has its rounds
 ABOUT = ".about.json"  # and the one that describes the federation
+
+Fate = Literal[
+    "used",
+    "standby",
+    "withdrawn",
+    "silent",
+    "failed",
+    "left out",
+    "given up",
+    "too stale",
+    "still at work",
+    "lost",
+]
+FATES: tuple[Fate, ...] = get_args(Fate)
+ENDINGS: Mapping[str, Fate] = {
+    "silent": "silent",
+    "withdrawn": "withdrawn",
+    "standby": "standby",
+    "left_out": "left out",
+    "failed": "failed",
+    "given_up": "given up",
+    "too_stale": "too stale",
+}  # key of a record → what became of the clients that it names, whose updates are not used
 
 FaultRecord = dict[str, Whole | list[Whole]]  # ids by what befell them, or how often it happened
 
@@ -170,6 +193,11 @@ class RoundRecord(TypedDict):
     clients: NotRequired[Mapping[str, Number] | None]
     shadows: NotRequired[dict[str, ShadowRecord]]
     notes: NotRequired[Table | None]
+
+
+def cohort_ids(record: RoundRecord) -> list[int]:
+    """Return the ids of the chosen clients."""
+    return record.get("cohort") or []
 
 
 def answered_ids(record: RoundRecord) -> list[int]:

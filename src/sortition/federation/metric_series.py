@@ -18,14 +18,13 @@ import numpy as np
 
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Ids
-from sortition.core.round_record import RoundRecord, ShadowRecord, answered_ids
+from sortition.core.round_record import ENDINGS, RoundRecord, ShadowRecord, answered_ids
 from sortition.federation.participation import Participation
 
 SELECTION_BUCKETS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0)  # seconds
 ROUND_BUCKETS = (1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)  # seconds
 STALENESS_BUCKETS = (0.0, 1.0, 2.0, 5.0, 10.0, 50.0)  # versions of the model
 QUANTILES = (0.5, 0.9, 1.0)  # of the rounds since each client was last chosen
-FATES = ("late", "silent", "standby", "failed", "given_up", "too_stale", "withdrawn")  # lists and tables of a record
 NO_ROUND = -1  # the index before the first round
 GUARD_RULES = {"quarantined": "quarantine", "at_ceiling": "ceiling", "thinned": "quota"}  # notes → rule
 REASONS = (
@@ -169,8 +168,8 @@ class SelectionSeries:
         used_ids = answered_ids(record)
         self.totals["chosen"] += len(record.get("cohort") or ())
         self.totals["used"] += len(used_ids)
-        for fate in FATES:
-            self.totals[fate] += len(_table(record).get(fate) or ())
+        for key in ("late", *ENDINGS):
+            self.totals[key] += len(_table(record).get(key) or ())
         self.by_label["rounds"][_result(record, used_ids)] += 1
         for question in record.get("questions") or ():
             self.by_label["questions"][question["signal"]] += question["asked"]

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids, jain_index
+from sortition.core.arrays import Array, Ids
+from sortition.core.choice_counts import ChoiceCounts
 
 NEVER = -1  # the last round of a client that was never chosen
 
@@ -54,25 +55,20 @@ class Participation:
         self.last = np.pad(self.last, (0, joined), constant_values=NEVER)
 
     @property
-    def candidates(self) -> Array:
-        """(N,) whether a client could ever be chosen, as far as that is known."""
-        if not self._knows_present:
-            return np.ones(self.chosen.size, bool)
-        return self.present > 0
-
-    @property
     def evenness(self) -> float | None:
-        """Jain's index of how often each candidate was chosen, of the rounds in which it could be: 1 is even."""
-        candidates = self.candidates
-        shares: Floats = self.chosen[candidates].astype(np.float64)
-        if self._knows_present:
-            shares = shares / self.present[candidates]
-        return jain_index(shares)
+        """Jain's index of how often clients were chosen, of the rounds in which they could be: 1 is even."""
+        return self._choice_counts.jain
 
     @property
     def never_chosen(self) -> int:
-        """How many candidates were never chosen."""
-        return int((self.chosen[self.candidates] == 0).sum())
+        """How many clients could be chosen and never were."""
+        return self._choice_counts.never_chosen
+
+    @property
+    def _choice_counts(self) -> ChoiceCounts:
+        if self._knows_present:
+            return ChoiceCounts(self.chosen, self.present)
+        return ChoiceCounts(self.chosen, None)
 
     def rounds_since(self, round_index: int) -> Ids:
         """Return how many rounds ago each client that was ever chosen was last chosen; 0 is in this round."""

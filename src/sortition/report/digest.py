@@ -34,8 +34,8 @@ class Digest:
 
     Attributes:
         setting, method: names; ``method`` is the label.
-        name: of the method, or its import path.
-        seed: of the run.
+        name: the name of the method, or its import path.
+        seed: the seed of the run.
         done: whether it is finished.
         config, manifest: as the run folder has them.
         played: rounds so far.
@@ -191,7 +191,7 @@ def _cohort_skew(records: Sequence[Record], label_counts: Array | None) -> Float
 def _selection_counts(
     records: Sequence[Record], federation: Mapping[str, Array], stored: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return times selected and available (N,); recounted where the run is not finished and has stored none."""
+    """Return times chosen and available (N,); recounted where the run is not finished and has stored none."""
     if "selected" in stored and "available" in stored:
         return {key: stored[key] for key in ("selected", "available", "completed", "accuracy") if key in stored}
     if "sizes" not in federation:

@@ -55,7 +55,7 @@ def html_document(
     *,
     title: str,
     lead: str,
-    facts: str,
+    subtitle: str,
     bodies: Mapping[str, str],
     headings: Mapping[str, str],
     above: str = "",
@@ -68,7 +68,7 @@ def html_document(
         canvas: the charts that the bodies have places for.
         title: the headline, a text.
         lead: the answer in a sentence or two, a text.
-        facts: markup of the line below it.
+        subtitle: markup of the line below it.
         bodies: section → its markup; empty ones are left out.
         headings: section → its heading; an empty one has none, and is called Result in the navigation.
         above: markup before the headline.
@@ -87,7 +87,7 @@ def html_document(
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escape(title)} · Sortition</title><style>{_read_asset('page.css')}</style></head><body>"
         f'<header>{above}<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
-        f'<p class="soft">{facts}</p></header><nav>{links}{selector}</nav>'
+        f'<p class="soft">{subtitle}</p></header><nav>{links}{selector}</nav>'
         f"<main>{warnings}{''.join(parts)}</main>"
         f'<script type="application/json" id="specs">{charts}</script>'
     )

@@ -39,7 +39,7 @@ class Figure:
     """One chart, drawn in a style. A notebook shows it.
 
     Attributes:
-        name: of the chart, and of its files.
+        name: the name of the chart, and of its files.
         caption: what a reader must know: what is drawn, what lines and bands are.
         svg: the drawing, as wide as the style says.
         style: how it is drawn.
@@ -91,7 +91,7 @@ def draw_figure(chart: Chart, style: FigureStyle, name: str = "", *, setting: st
     Args:
         chart: what is drawn.
         style: how it is drawn.
-        name: of its files; by default the chart's.
+        name: the name of its files; by default the chart's.
         setting: which one the caption names; empty where there is only one.
     """
     import vl_convert

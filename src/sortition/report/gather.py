@@ -37,10 +37,10 @@ class Setting:
     """The runs of one setting.
 
     Attributes:
-        name: of the setting.
+        name: the name of the setting.
         methods: label → the runs of its seeds, in the order in which they were found.
         federation: sizes (N,), label counts (N, C) and availability (rounds, N) of the first run, where known.
-        criteria: by what the methods are judged.
+        criteria: the criteria by which the methods are judged.
         tested: label → runs of all methods that are tested together; empty where all of them are shown.
         budget: the cost at which the methods are compared; None where they are compared over rounds.
     """
@@ -190,13 +190,13 @@ class Gathered:
     """Everything that a report shows, and what had to be left out.
 
     Attributes:
-        settings: in the order of their studies.
-        left_out: sentences on what is not shown, or mixed.
-        title: of the page.
+        settings: the settings, in the order of their studies.
+        warnings: sentences on what is not shown, or mixed.
+        title: the title of the page.
     """
 
     settings: list[Setting]
-    left_out: list[str]
+    warnings: list[str]
     title: str = ""
 
     @property
@@ -238,23 +238,23 @@ def gather(
         raise InputError("sortition report must be given at least one folder of runs; got none.")
     criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, cost=cost)
     copies = CopyFinder()
-    left_out: list[str] = []
+    warnings: list[str] = []
     settings: dict[str, Setting] = {}
     versions: set[str] = set()
     for run in _find_runs(folders, only):
         try:
             digest = condense(Run(run.path, run.study))  # a fresh one, so that its records are not kept
         except SortitionError as error:
-            left_out.append(str(error))
+            warnings.append(str(error))
             continue
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            left_out.append(f"{run.path} is not a run of a study: {error!r}.")
+            warnings.append(f"{run.path} is not a run of a study: {error!r}.")
             continue
         if not digest.played or not digest.rounds.size:
-            left_out.append(f"{run.path.parent.name}/{run.path.name} has no evaluated round yet.")
+            warnings.append(f"{run.path.parent.name}/{run.path.name} has no evaluated round yet.")
             continue
         if copy := copies.copy_of(digest.setting, digest.method, digest.seed, digest.fingerprint):
-            left_out.append(copy.text)
+            warnings.append(copy.text)
             continue
         setting = settings.setdefault(digest.setting, Setting(digest.setting, {}, criteria=criteria))
         setting.methods.setdefault(digest.method, []).append(digest)
@@ -262,22 +262,22 @@ def gather(
             setting.federation = run.federation()
         versions.add(str(digest.manifest.get("sortition", "unknown")))
     if not settings:
-        raise _nothing_to_show_error(folders, left_out)
+        raise _nothing_to_show_error(folders, warnings)
     check_baseline(baseline or "", [setting.names for setting in settings.values()])
     if len(versions) > 1:
-        left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
+        warnings.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
     for setting in settings.values():
         setting.compare_at_equal_cost()
-    left_out += _missing_cost_sentences(settings.values())
-    left_out += _mixed_target_sentences(settings.values()) + _unfinished_sentences(settings.values())
-    return Gathered(settings=list(settings.values()), left_out=left_out, title=report_title(folders))
+    warnings += _missing_cost_sentences(settings.values())
+    warnings += _mixed_target_sentences(settings.values()) + _unfinished_sentences(settings.values())
+    return Gathered(settings=list(settings.values()), warnings=warnings, title=report_title(folders))
 
 
-def _nothing_to_show_error(folders: Sequence[str | Path], left_out: Sequence[str]) -> InputError:
+def _nothing_to_show_error(folders: Sequence[str | Path], warnings: Sequence[str]) -> InputError:
     """Return the error of folders without a run that can be shown, with the first reason."""
     listed = ", ".join(str(folder) for folder in folders)
-    if left_out:
-        hint = left_out[0]
+    if warnings:
+        hint = warnings[0]
     else:
         hint = "Make some with: sortition run study.toml -o runs/mine"
     return InputError(f"{listed} must be a folder with runs; got none that can be shown. {hint}")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, jain_index
-from sortition.core.round_record import RoundRecord
+from sortition.core.arrays import Array
+from sortition.core.choice_counts import ChoiceCounts
+from sortition.core.round_record import FATES, Fate, RoundRecord
 from sortition.report.digest import pictures_in
 from sortition.report.guard_section import count_guard_actions
-from sortition.results.history import FATES, Fate, History, cohort_of, fates
+from sortition.results.history import History
+from sortition.results.outcomes import ClientOutcome
 
 
 @dataclass
@@ -21,11 +22,11 @@ class AskedTotals:
     """One signal over all rounds.
 
     Attributes:
-        rounds: in how many it was asked for.
-        asked: clients asked, in all rounds together.
-        answered: of these, how many answered.
-        floats: numbers that were sent up.
-        rehearsals: clients that trained for a rehearsal.
+        rounds: how many rounds asked for it.
+        asked: how many clients were asked, in all rounds together.
+        answered: how many of these answered.
+        floats: how many numbers were sent up.
+        rehearsals: how many clients trained for a rehearsal.
     """
 
     rounds: int = 0
@@ -40,7 +41,7 @@ class Reason:
     """Why updates could not be used.
 
     Attributes:
-        fate: "failed" or "left out".
+        fate: what became of the updates: "failed", "left out", "given up" or "too stale".
         text: what the client's program or the server said.
         clients: how often it befell each.
     """
@@ -56,14 +57,14 @@ class HistoryDigest:
 
     Attributes:
         history: the files.
-        records: its rounds.
+        records: the records of its rounds.
         outcomes: round by round, what became of everybody who was chosen.
         by_client: (N,) how often each fate befell each client.
         late: (N,) answers that came when their round was closed.
         available: (N,) rounds in which each client could be chosen; None where the records do not say it.
         asked: signal → what was asked in all rounds.
-        reasons: of failures and of models that could not be used, the most frequent first.
-        seconds: of each round, by the server's clock.
+        reasons: why updates could not be used, the most frequent first.
+        seconds: how long each round took, by the server's clock.
         facts: sizes and label counts, where the checkpoint has them.
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
@@ -71,7 +72,7 @@ class HistoryDigest:
 
     history: History
     records: list[RoundRecord]
-    outcomes: list[dict[int, Fate]]
+    outcomes: list[dict[int, ClientOutcome]]
     by_client: dict[Fate, Array]
     late: Array
     available: Array | None
@@ -93,29 +94,9 @@ class HistoryDigest:
         return {fate: int(counts.sum()) for fate, counts in self.by_client.items() if counts.any()}
 
     @property
-    def candidates(self) -> Array:
-        """(N,) whether a client could ever be chosen, as far as that is known."""
-        if self.available is None:
-            return np.ones(self.history.clients, bool)
-        return self.available > 0
-
-    @property
-    def shares(self) -> Floats:
-        """How often each candidate was chosen, of the rounds in which it could be."""
-        chosen = self.chosen[self.candidates].astype(np.float64)
-        if self.available is None:
-            return chosen
-        return chosen / self.available[self.candidates]
-
-    @property
-    def jain(self) -> float | None:
-        """Jain's index of the shares: 1 is even."""
-        return jain_index(self.shares)
-
-    @property
-    def never_chosen(self) -> int:
-        """Candidates that were never chosen."""
-        return int((self.chosen[self.candidates] == 0).sum())
+    def choice_counts(self) -> ChoiceCounts:
+        """How often each client was chosen, of the rounds in which it could be."""
+        return ChoiceCounts(self.chosen, self.available)
 
     @property
     def total_seconds(self) -> float | None:
@@ -133,12 +114,12 @@ class HistoryDigest:
 def condense_history(history: History) -> HistoryDigest:
     """Read a history once, and return what the page needs of it."""
     records = history.played_records()
-    outcomes = [fates(record) for record in records]
+    outcomes = list(history.outcomes.values())
     by_client = {fate: np.zeros(history.clients, np.int64) for fate in FATES}
     late = np.zeros(history.clients, np.int64)
-    for record, outcome in zip(records, outcomes, strict=True):
-        for client, fate in outcome.items():
-            by_client[fate][client] += 1
+    for record, chosen in zip(records, outcomes, strict=True):
+        for client, outcome in chosen.items():
+            by_client[outcome.fate][client] += 1
         late[record.get("late") or []] += 1
     return HistoryDigest(
         history=history,
@@ -148,7 +129,7 @@ def condense_history(history: History) -> HistoryDigest:
         late=late,
         available=_count_available(history),
         asked=_asked_totals(records),
-        reasons=_count_reasons(records),
+        reasons=_count_reasons(outcomes),
         seconds=history.seconds(),
         facts=history.facts(),
         pictures=pictures_in(records, first=0),
@@ -182,18 +163,12 @@ def _asked_totals(records: list[RoundRecord]) -> dict[str, AskedTotals]:
     return totals
 
 
-def _count_reasons(records: list[RoundRecord]) -> list[Reason]:
-    """Return why updates of members could not be used, the most frequent reason first."""
+def _count_reasons(outcomes: list[dict[int, ClientOutcome]]) -> list[Reason]:
+    """Return why updates of chosen clients could not be used, the most frequent reason first."""
     reasons: dict[tuple[Fate, str], Reason] = {}
-    for record in records:
-        members = set(cohort_of(record))
-        texts_by_fate: dict[Fate, Mapping[str, str]] = {
-            "failed": record.get("failed") or {},
-            "left out": record.get("left_out") or {},
-        }
-        for fate, texts in texts_by_fate.items():
-            for client, text in texts.items():
-                if int(client) in members:
-                    reason = reasons.setdefault((fate, text), Reason(fate, text))
-                    reason.clients[int(client)] += 1
+    for chosen in outcomes:
+        for client, outcome in chosen.items():
+            if outcome.reason:
+                key = (outcome.fate, outcome.reason)
+                reasons.setdefault(key, Reason(*key)).clients[client] += 1
     return sorted(reasons.values(), key=lambda reason: -reason.clients.total())

@@ -9,9 +9,9 @@ from html import escape
 
 import numpy as np
 
-from sortition import __version__
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
+from sortition.core.round_record import FATES, Fate
 from sortition.report.charts import Chart, fates, who_holds_what
 from sortition.report.charts.method_notes import draw_notes
 from sortition.report.description import count_text
@@ -24,7 +24,6 @@ from sortition.report.policy_section import count_exclusions, exclusions_html
 from sortition.report.privacy import needs_html
 from sortition.report.tables import short_number_text
 from sortition.report.verdicts import Card
-from sortition.results.history import FATES, Fate
 from sortition.results.table import Table
 
 SECTIONS = {
@@ -38,14 +37,18 @@ SECTIONS = {
     "configuration": "Configuration",
 }
 MEANINGS: dict[Fate, str] = {
-    "used": "the update arrived in time, and is part of the model",
+    "used": "the update is part of the model, of this round's or, where rounds overlap, of a later one's",
     "standby": "not needed: the round had closed with enough answers",
     "withdrawn": "not sent to work: another federation had used up its limit meanwhile",
     "silent": "no answer before the round closed, though it was waited for",
-    "failed": "the client's program raised an error",
+    "failed": "the client's program raised an error, or its connection broke",
     "left out": "an update arrived that cannot be used",
+    "given up": "nobody waits for the update any longer",
+    "too stale": "an update arrived after too many versions of the model",
+    "still at work": "no round has used the update so far, and the client's work is not over",
     "lost": "not used; the record does not say why",
 }
+NEEDED = tuple(fate for fate in FATES if fate not in ("standby", "withdrawn", "still at work"))
 NO_TEST_FIGURES = (
     "The history of a federation has no test figures, so this page has no learning curves, gains or verdicts: "
     "those are of studies, which simulate several methods side by side. Traffic is not measured either."
@@ -70,7 +73,7 @@ class HistoryPage:
             self.canvas,
             title=f"Federation {printable(self.history.title)}",
             lead=self.lead(),
-            facts=self.facts(),
+            subtitle=self.subtitle(),
             bodies={
                 "overview": self.overview(),
                 "chosen": self.chosen(),
@@ -103,23 +106,28 @@ class HistoryPage:
         return f"{choice}: {usage}. {self._never_chosen_sentence()}"
 
     def _never_chosen_sentence(self) -> str:
-        """Say how many clients were never chosen."""
-        count = self.digest.never_chosen
+        """Say how many clients were never chosen, of those that could be."""
+        choice_counts = self.digest.choice_counts
+        count = choice_counts.never_chosen
+        which = "" if choice_counts.candidates.all() else " that could be chosen"
         if count == 0:
-            return "Every client was chosen at least once."
+            return f"Every client{which} was chosen at least once."
         if count == 1:
-            return "1 client was never chosen."
-        return f"{count:,} clients were never chosen."
+            return f"1 client{which} was never chosen."
+        return f"{count:,} clients{which} were never chosen."
 
-    def facts(self) -> str:
-        """Return the line below: which file, made by what, and when."""
-        about = self.history.about
+    def subtitle(self) -> str:
+        """Return the line below the title: the file, what wrote it, and when this page was made."""
+        run_description = self.history.about
         written_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         parts = [printable(self.history.path.name), self.history.backend, f"{self.history.cohort} clients a round"]
-        overselect = about.get("overselect", 1.0)
+        overselect = run_description.get("overselect", 1.0)
         if overselect != 1.0:
             parts.append(f"{overselect:g} × over-selected")
-        parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", written_at]
+        version = run_description.get("sortition")
+        if version:
+            parts.append(f"Sortition {printable(str(version))}")
+        parts.append(written_at)
         return escape(" · ".join(part for part in parts if part))
 
     # -- sections: each returns its markup -----------------------------------------------------------------------------
@@ -133,10 +141,11 @@ class HistoryPage:
         """Return up to six figures: rounds, clients, updates, who was never chosen, evenness, time."""
         digest = self.digest
         totals = digest.totals
-        needed = sum(totals.values()) - totals.get("standby", 0) - totals.get("withdrawn", 0)
+        needed = sum(totals.get(fate, 0) for fate in NEEDED)
         used = totals.get("used", 0)
         skipped = sum(not outcome for outcome in digest.outcomes)
-        candidates = int(digest.candidates.sum())
+        choice_counts = digest.choice_counts
+        candidates = int(choice_counts.candidates.sum())
         cards = [
             Card(
                 title="rounds",
@@ -155,16 +164,18 @@ class HistoryPage:
             ),
             Card(
                 title="never chosen",
-                value=f"{digest.never_chosen:,}",
+                value=f"{choice_counts.never_chosen:,}",
                 detail=f"of {candidates:,} clients that could be",
             ),
         ]
-        if digest.jain is not None:
+        if choice_counts.jain is not None:
             if digest.available is None:
                 relative = ""
             else:
                 relative = "; relative to availability"
-            cards.append(Card(title="evenness (Jain)", value=f"{digest.jain:.2f}", detail=f"1 is even{relative}"))
+            cards.append(
+                Card(title="evenness (Jain)", value=f"{choice_counts.jain:.2f}", detail=f"1 is even{relative}")
+            )
         if digest.total_seconds is not None:
             median = duration_text(float(np.median(digest.durations)))
             cards.append(
@@ -176,8 +187,8 @@ class HistoryPage:
         """Return the strip, counts, the table of clients, and where policy and guards acted."""
         method = self.history.method
         charts = self._add_figures(fates.draw_charts(self.digest))
-        left_out = exclusions_html({method: count_exclusions(self.history.records)})
-        return charts + self.client_table() + left_out + guard_actions_html({method: self.digest.guarded})
+        exclusions = exclusions_html({method: count_exclusions(self.history.records)})
+        return charts + self.client_table() + exclusions + guard_actions_html({method: self.digest.guarded})
 
     def client_table(self) -> str:
         """Return how often each client was there, was chosen, and what became of it."""
@@ -211,7 +222,7 @@ class HistoryPage:
             if fate in totals:
                 table.rows.append([fate, f"{totals[fate]:,}", _percent(totals[fate], chosen), MEANINGS[fate]])
         if late := int(self.digest.late.sum()):
-            meaning = "an answer to an earlier round, counted there as silent or standby"
+            meaning = "an answer to an earlier round, counted there as silent, standby or given up"
             table.rows.append(["late", f"{late:,}", "", meaning])
         return (
             _text_table_html(table) + self._add_figures([fates.draw_fates_by_round(self.digest)]) + self.reason_table()
@@ -286,10 +297,10 @@ class HistoryPage:
 
     def configuration(self) -> str:
         """Return the content of NAME.about.json without the names, which the table shows."""
-        about = {key: value for key, value in self.history.about.items() if key != "names"}
-        if not about:
+        run_description = {key: value for key, value in self.history.about.items() if key != "names"}
+        if not run_description:
             return ""
-        return f"<pre>{escape(json.dumps(about, indent=1, ensure_ascii=False))}</pre>"
+        return f"<pre>{escape(json.dumps(run_description, indent=1, ensure_ascii=False))}</pre>"
 
     def _add_figures(self, charts: Sequence[Chart | str]) -> str:
         return self.canvas.add_figures(self.history.title, charts)

@@ -29,7 +29,7 @@ class MethodTrust:
     """The figures of one method; shares and accuracies in %, losses and cost in points.
 
     Attributes:
-        accuracy: with guards and without adversaries, mean over the seeds.
+        accuracy: the accuracy with guards and without adversaries, mean over the seeds.
         cost: what the guards cost without adversaries, mean over the seeds.
         losses: attack → what it costs in the worst seed, against the run of that seed without adversaries.
         places: the largest share of a run's places that adversaries held.

@@ -45,12 +45,12 @@ class MethodChoice:
             shown = [label for label in dict.fromkeys(in_order) if label not in hidden]
             _check_shown(setting, shown)
             settings.append(_choose(setting, shown, new_names))
-        left_out = list(gathered.left_out)
+        warnings = list(gathered.warnings)
         if hidden:
-            left_out.append(
+            warnings.append(
                 f"Methods that are not shown: {', '.join(sorted(hidden))}. Intervals, p and verdicts still count them."
             )
-        return replace(gathered, settings=settings, left_out=left_out)
+        return replace(gathered, settings=settings, warnings=warnings)
 
     def _new_names(self, names: Mapping[str, str]) -> dict[str, str]:
         """Return label → the name under which it is shown; refuse two methods under one name."""

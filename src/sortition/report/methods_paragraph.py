@@ -66,13 +66,13 @@ class Method:
         label: its name in the study.
         parameters: those that the study sets, such as ``d = 15``; all of a method of one's own.
         all_parameters: also those that have their default.
-        key: of its BibTeX entry; empty for a method without one.
+        bibtex_key: the key of its BibTeX entry; empty for a method without one.
     """
 
     label: str
     parameters: str
     all_parameters: str
-    key: str
+    bibtex_key: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class MethodsParagraph:
         version: of Sortition.
         methods: all that were run.
         sentences: those after the first one, which names the methods: setting, seeds, statistics, compute, hashes.
-        answers: to the questions of the usual reproducibility checklists.
+        answers: what answers the questions of the usual reproducibility checklists.
         bibtex: the entries of all methods.
     """
 
@@ -108,8 +108,8 @@ class MethodsParagraph:
         names = []
         for method in self.methods:
             name = plain(method.label)
-            if method.key:
-                name += cite(method.key)
+            if method.bibtex_key:
+                name += cite(method.bibtex_key)
             if method.parameters:
                 name += plain(f" ({method.parameters})")
             names.append(name)
@@ -160,7 +160,7 @@ def _cited_methods(gathered: Gathered) -> Iterable[Method]:
             label=label,
             parameters=_parameters_text(stated),
             all_parameters=_parameters_text(parameters),
-            key=_bibtex_key(_bibtex(run)),
+            bibtex_key=_bibtex_key(_bibtex(run)),
         )
 
 
@@ -281,7 +281,7 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
         f"In each {_rounds_text(config)} {config.get('cohort', '?')} clients are selected and train "
         f"{model_text}{size}: {_local_text(config.get('local') or {})}; {_server_text(config.get('server') or {})}."
     )
-    text += _limit_text(config) + _conditions_sentence(config)
+    text += _limit_sentence(config) + _conditions_sentence(config)
     if named:
         return f"Setting {setting.name}: {text}"
     return text[0].upper() + text[1:]
@@ -297,15 +297,15 @@ def _rounds_text(config: Mapping[str, Any]) -> str:
     return f"of {rounds} rounds"
 
 
-def _limit_text(config: Mapping[str, Any]) -> str:
-    """Say at which cost runs end, where they end by one."""
+def _limit_sentence(config: Mapping[str, Any]) -> str:
+    """Say at which cost a run ends; return an empty text where no cost ends it."""
     limits = config.get("until")
     if not limits:
         return ""
-    until = Until(**limits)
-    if until.currency == "seconds":
-        return f" A run ends with the step that reaches {until} of the simulated clock."
-    return f" A run ends with the step that reaches {until}."
+    cost_limit = Until(**limits)
+    if cost_limit.currency == "seconds":
+        return f" A run ends with the step that reaches {cost_limit} of the simulated clock."
+    return f" A run ends with the step that reaches {cost_limit}."
 
 
 def _table_text(table: object, default: str) -> str:
@@ -602,7 +602,7 @@ def _own_code_text(runs: Sequence[Digest]) -> str:
 
 def _left_out_text(gathered: Gathered, unfinished: int) -> str:
     """Say what was left out of the comparison."""
-    sentences = list(gathered.left_out)
+    sentences = list(gathered.warnings)
     if not sentences:
         return f"No: all {count_text(len(gathered.runs), 'run')} are finished and counted."
     if unfinished:

@@ -16,8 +16,8 @@ from sortition.report.look import Look
 from sortition.report.markup import Cell, list_html, sortable_table_html, table_html
 from sortition.report.palette import Palette
 from sortition.report.strips import Strip, draw_strips
-from sortition.report.tables import BOLD, Row, bold_cells, method_rows
-from sortition.report.verdicts import COLOURS, Card, leader_cards, verdict_lines
+from sortition.report.tables import BOLD, Row, bold_cells, mean_text, method_rows, percent_ending
+from sortition.report.verdicts import VERDICT_CLASSES, Card, leader_cards, verdict_lines
 from sortition.results.ranking import count_verdicts
 from sortition.results.statistics import VERDICTS, Comparison
 from sortition.results.summary import AT_EQUAL_COST, every_pair
@@ -29,7 +29,6 @@ from sortition.results.verdict_words import (
     heading,
     several_settings_note,
     unfair_warning,
-    unit_of,
     verdict_text,
 )
 
@@ -206,12 +205,12 @@ def _verdict_cell(row: Row) -> Cell:
 
 
 def _verdict_class(comparison: Comparison | None) -> str:
-    """Return the colour of a verdict; one that is not fair has that of the undecided."""
+    """Return the CSS class of a verdict; one that is not fair has that of the undecided."""
     if comparison is None:
         return "even"
     if comparison.unlike:
         return "open"
-    return COLOURS[comparison.verdict]
+    return VERDICT_CLASSES[comparison.verdict]
 
 
 def _best_values_html(setting: Setting) -> str:
@@ -220,8 +219,8 @@ def _best_values_html(setting: Setting) -> str:
     if not variants_by_method:
         return ""
     comparisons = setting.against_baseline()
-    unit = unit_of(setting.metric)
-    columns = ["method", "tried", "best value", f"{setting.end_title} {setting.metric}", f"− {setting.baseline}"]
+    end_title = f"{setting.end_title} {setting.metric}{percent_ending(setting.metric)}"
+    columns = ["method", "tried", "best value", end_title, f"− {setting.baseline}"]
     table = Table("Best of each method", columns, notes=[BEST_OF])
     for name, parameters_by_label in variants_by_method.items():
         means: dict[str, float] = {}
@@ -239,7 +238,7 @@ def _best_values_html(setting: Setting) -> str:
                 name,
                 str(len(parameters_by_label)),
                 values,
-                f"{means[best] * unit.scale:.{unit.digits}f}",
+                mean_text(means[best], setting.metric),
                 difference_text(comparisons.get(best)),
             ]
         )
@@ -251,8 +250,9 @@ def all_settings_html(gathered: Gathered, look: Look, canvas: Canvas) -> str:
     if len(gathered.settings) < 2:
         return ""
     charts = [*across.draw_charts(gathered, look), *swept_values.draw_charts(gathered, look)]
-    places = "".join(canvas.add_chart(ALL_SETTINGS, chart) for chart in charts)
-    return f'<h3>All settings</h3>{_wins_html(gathered)}<div class="figures">{places}</div>{_settings_html(gathered)}'
+    figures_html = "".join(canvas.add_chart(ALL_SETTINGS, chart) for chart in charts)
+    tables_before = f"<h3>All settings</h3>{_wins_html(gathered)}"
+    return f'{tables_before}<div class="figures">{figures_html}</div>{_settings_html(gathered)}'
 
 
 def _wins_html(gathered: Gathered) -> str:
@@ -276,6 +276,9 @@ def _settings_html(gathered: Gathered) -> str:
         keys = []
     titles = {setting.end_title for setting in gathered.settings}
     end_title = titles.pop() if len(titles) == 1 else "at the end"
+    metrics = {setting.metric for setting in gathered.settings}
+    if metrics == {"accuracy"}:
+        end_title += percent_ending("accuracy")
     body = []
     for setting in gathered.settings:
         values = [Cell(value_text(values_by_setting[setting.name][key])) for key in keys]
@@ -287,10 +290,20 @@ def _settings_html(gathered: Gathered) -> str:
                     Cell(setting.name, kind="name"),
                     *values,
                     Cell(label),
-                    Cell("" if mean is None else f"{mean:.3f}", mean),
+                    _end_cell(mean, setting.metric, names_unit=len(metrics) > 1),
                     Cell(difference_text(comparison), comparison.difference if comparison else None),
                     Cell(verdict_text(comparison) or "–", kind=f"verdict {_verdict_class(comparison)}"),
                 ]
             )
     table = sortable_table_html(["setting", *keys, "method", end_title, "− baseline", "verdict"], body)
     return f"<details><summary>Every setting and method</summary>{table}</details>"
+
+
+def _end_cell(mean: float | None, metric: str, *, names_unit: bool) -> Cell:
+    """Return the mean at the end; with its unit, where the heading cannot say it for all settings."""
+    if mean is None:
+        return Cell("")
+    text = mean_text(mean, metric)
+    if names_unit and metric == "accuracy":
+        text += " %"
+    return Cell(text, mean)

@@ -21,7 +21,7 @@ def pack_study(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write a study into one file: records, configurations, hashes of data and code, a page and a paragraph.
 
     Args:
-        folder: of the study's runs.
+        folder: the folder of the study's runs.
         out: the file. Default: beside the folder, with its name.
     """
     study = Path(folder)

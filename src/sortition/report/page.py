@@ -29,7 +29,7 @@ SECTIONS = {
     "overview": "",
     "learning": "Learning",
     "cost": "Cost and privacy",
-    "selected": "Who was selected",
+    "selected": "Who was chosen",
     "method_notes": "What the method saw",
     "losses": "Lost on the way",
     "federation": "Federation",
@@ -64,7 +64,7 @@ class Page:
             self.canvas,
             title=self.gathered.title,
             lead=first_sentence(self.gathered),
-            facts=self._facts_line(),
+            subtitle=self._subtitle(),
             bodies={
                 "overview": self.overview(),
                 "learning": self.learning(),
@@ -79,7 +79,7 @@ class Page:
             headings=self._headings(),
             above=progress,
             selector=self._setting_switch_html() + self._axis_switch_html(),
-            warnings=self._left_out_html(),
+            warnings=self._warnings_html(),
         )
 
     # -- sections: each returns its markup -----------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Page:
         )
         return f'<label>curves over <select id="axis">{options}</select></label>'
 
-    def _facts_line(self) -> str:
+    def _subtitle(self) -> str:
         """Return the line below the headline: what was run, the version of Sortition, and when the page was written."""
         gathered = self.gathered
         if len(gathered.settings) == 1:
@@ -202,12 +202,12 @@ class Page:
         written_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         return f"{summary} · Sortition {__version__} · {written_at}"
 
-    def _left_out_html(self) -> str:
+    def _warnings_html(self) -> str:
         """Return the warnings on what is not shown, or mixed; nothing where all is well."""
-        left_out = self.gathered.left_out
-        if not left_out:
+        warnings = self.gathered.warnings
+        if not warnings:
             return ""
-        listed = "".join(f"<li>{escape(text)}</li>" for text in left_out[:MOST_WARNINGS])
-        if len(left_out) > MOST_WARNINGS:
-            listed += f"<li>and {len(left_out) - MOST_WARNINGS} more</li>"
+        listed = "".join(f"<li>{escape(text)}</li>" for text in warnings[:MOST_WARNINGS])
+        if len(warnings) > MOST_WARNINGS:
+            listed += f"<li>and {len(warnings) - MOST_WARNINGS} more</li>"
         return f'<div class="warn">Left out or mixed:<ul>{listed}</ul></div>'

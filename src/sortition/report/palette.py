@@ -26,7 +26,7 @@ class Palette:
     """Colours and dashes of some labels.
 
     Args:
-        labels: of the methods, in the order of the page.
+        labels: the labels of the methods, in the order of the page.
         names: label → name of the method.
     """
 

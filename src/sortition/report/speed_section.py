@@ -1,4 +1,4 @@
-"""What speed cost whom: what the slowest fifth of the clients got, beside what was due to them, and time saved."""
+"""Show what the slowest fifth of the clients got, beside their share of the data, and how much time was saved."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
+from sortition.core.choice_counts import ChoiceCounts
 from sortition.report.markup import table_html
 from sortition.results.table import Table
 
@@ -19,8 +20,8 @@ SLOWEST_SHARE = 0.2  # the share of the clients that are the slowest
 MEANING = (
     "The slowest fifth of the clients, by the seconds in which they train and send. Due: their share of all data. "
     "Weight: their share of the weights that were used. Chances: how often they were chosen, as a multiple of an even "
-    "draw among the available. Never: how many of them were never chosen. Time saved: how much shorter a round is, in "
-    "the mean, than one of the baseline; below 0 it is longer. All are means over seeds."
+    "draw among the available. Never chosen: how many of those that were ever available. Time saved: how much shorter "
+    "a round is, in the mean, than one of the baseline; below 0 it is longer. All are means over seeds."
 )
 
 
@@ -32,14 +33,14 @@ class SlowestFifth:
         due: their share of all data.
         weight: their share of the weights that were used; NaN where no round was aggregated.
         chances: places that they had, over those of an even draw among the available; NaN where they never were.
-        never: how many of them were never chosen.
+        never_chosen: how many of those that were ever available were never chosen.
         seconds: simulated seconds of a round, in the mean.
     """
 
     due: float
     weight: float
     chances: float
-    never: int
+    never_chosen: int
     seconds: float
 
 
@@ -62,7 +63,7 @@ def measure_slowest_fifth(
         due=float(sizes[slowest].sum() / max(sizes.sum(), 1)),
         weight=weight / n_steps if n_steps else float("nan"),
         chances=float(selected[slowest].sum()) / even_places if even_places > 0 else float("nan"),
-        never=int((selected[slowest] == 0).sum()),
+        never_chosen=ChoiceCounts(selected[slowest], available[slowest]).never_chosen,
         seconds=float(clock) / len(records),
     )
 
@@ -107,7 +108,7 @@ def _speed_table(setting: Setting, *, several: bool) -> Table | None:
     if not measured_by_method:
         return None
     baseline = measured_by_method.get(setting.baseline or "")
-    columns = ["method", "weight of the slowest fifth", "due", "chances", "never", "seconds a round"]
+    columns = ["method", "weight of the slowest fifth", "due", "chances", "never chosen", "seconds a round"]
     if baseline is not None:
         columns.append(f"time saved against {setting.baseline}")
     title = f"What speed cost whom · {setting.name}" if several else "What speed cost whom"
@@ -118,7 +119,7 @@ def _speed_table(setting: Setting, *, several: bool) -> Table | None:
             _percent(_mean_of_runs(measured, "weight")),
             _percent(_mean_of_runs(measured, "due")),
             f"{_mean_of_runs(measured, 'chances'):.2f} ×",
-            f"{_mean_of_runs(measured, 'never'):.1f}",
+            f"{_mean_of_runs(measured, 'never_chosen'):.1f}",
             f"{_mean_of_runs(measured, 'seconds'):.3g}",
         ]
         if baseline is not None:

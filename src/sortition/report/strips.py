@@ -25,7 +25,8 @@ PANEL_HEIGHT = 240
 PANEL_GAP = 48
 PANEL_TOP = 64
 LEFT = 30
-LEGEND = 40
+LEGEND_HEIGHT = 40
+LINE_HEIGHT = 26
 FILLED = 0.77  # of a cell; the remainder is a gap
 # Text is large, so that it can be read when a phone shows the picture at less than half its size.
 TITLE_SIZE = 24
@@ -51,12 +52,15 @@ def draw_strips(strips: Sequence[Strip], labels: Array | None, title: str) -> st
     """Draw the strips side by side.
 
     Args:
-        strips: of the same clients and rounds.
+        strips: the strips, all of the same clients and rounds.
         labels: (clients, labels), how many examples of each label a client holds; None where nobody knows.
         title: what the picture shows, for readers who do not see it.
     """
     width = len(strips) * (PANEL_WIDTH + PANEL_GAP) - 8
-    height = PANEL_TOP + PANEL_HEIGHT + LEGEND
+    legend_lines = _legend_lines(len(strips), has_labels=labels is not None)
+    height = PANEL_TOP + PANEL_HEIGHT + LEGEND_HEIGHT + len(legend_lines) * LINE_HEIGHT
+    if len(strips) >= 3:  # the words fit beside the colours
+        height -= LINE_HEIGHT
     panels: list[str] = []
     for position, strip in enumerate(strips):
         panels += _panel(strip, labels, LEFT + position * (PANEL_WIDTH + PANEL_GAP))
@@ -66,7 +70,7 @@ def draw_strips(strips: Sequence[Strip], labels: Array | None, title: str) -> st
             f" role='img' font-family='sans-serif' font-size='{TEXT_SIZE}' fill='{TEXT}'>",
             f"<title>{escape(title)}</title>",
             *panels,
-            *_legend(height - 8, width, has_labels=labels is not None),
+            *_legend(legend_lines, width, beside=len(strips) >= 3),
             "</svg>\n",
         ]
     )
@@ -126,14 +130,28 @@ def _label_marks(label_counts: Array, *, left: int, y: float) -> list[str]:
     ]
 
 
-def _legend(y: int, width: int, *, has_labels: bool) -> list[str]:
-    words = "a row is a client, a column a round"
+def _legend_lines(n_strips: int, *, has_labels: bool) -> list[str]:
+    """Return the words of the legend in lines that are no wider than the strips."""
+    phrases = ["a row is a client,", "a column a round"]
     if has_labels:
-        words += "; colours: its labels"
-    return [
+        phrases[-1] += ";"
+        phrases.append("colours: its labels")
+    if n_strips == 1:
+        return phrases
+    return [" ".join(phrases)]
+
+
+def _legend(lines: Sequence[str], width: int, *, beside: bool) -> list[str]:
+    """Draw what the colours mean, and the words beside or below it."""
+    y = PANEL_TOP + PANEL_HEIGHT + LEGEND_HEIGHT - 8
+    marks = [
         f"<path d='M16 {y - 6}h14' stroke='{PALE}' stroke-opacity='.28' stroke-width='12'/>",
         f"<text x='38' y='{y}'>available</text>",
         f"<path d='M136 {y - 6}h14' stroke='{STRONG}' stroke-width='12'/>",
         f"<text x='158' y='{y}'>chosen</text>",
-        f"<text x='{width - 18}' y='{y}' text-anchor='end'>{words}</text>",
     ]
+    if beside:
+        return [*marks, f"<text x='{width - 18}' y='{y}' text-anchor='end'>{lines[0]}</text>"]
+    for number, line in enumerate(lines, 1):
+        marks.append(f"<text x='16' y='{y + number * LINE_HEIGHT}'>{line}</text>")
+    return marks

@@ -50,12 +50,12 @@ class Row:
     """One method in one setting.
 
     Attributes:
-        label: of the method.
+        label: the label of the method.
         seeds: how many runs it has.
         finished: how many of them are finished.
         diverged: how many of them diverged.
-        comparison: with the baseline; None where it is not compared.
-        verdict: in words, or what the row is.
+        comparison: the comparison with the baseline; None where it is not compared.
+        verdict: the verdict in words, or what the row is.
         cells: heading → text.
         values: heading → what the cell sorts by.
     """
@@ -129,8 +129,8 @@ def method_columns(setting: Setting) -> list[Column]:
     metric = setting.metric
     other_metrics = [tested for tested in tested_metrics(setting.first.config) if tested != metric]
     clients_metric = task_metric(setting.first.config)
-    clients_unit = ", %" if clients_metric == "accuracy" else ""
-    unit = ", %" if metric == "accuracy" else ""
+    clients_unit = percent_ending(clients_metric)
+    unit = percent_ending(metric)
     end, area = setting.comparison.compared_figures
     end_title = setting.end_title
     area_title = figure_title(area, setting.comparison.basis)
@@ -167,12 +167,31 @@ def method_columns(setting: Setting) -> list[Column]:
     ]
 
 
+def _scale_and_digits(metric: str) -> tuple[float, int]:
+    """Return by what a mean of a metric is multiplied, and how many digits follow the point: an accuracy is in %."""
+    if metric == "accuracy":
+        return 100.0, 1
+    return 1.0, 3
+
+
+def percent_ending(metric: str) -> str:
+    """Return what ends the heading of a column of means of this metric."""
+    if metric == "accuracy":
+        return ", %"
+    return ""
+
+
+def mean_text(mean: float, metric: str) -> str:
+    """Write a mean as the main table does, without its spread."""
+    scale, digits = _scale_and_digits(metric)
+    return f"{mean * scale:.{digits}f}"
+
+
 def _spread_column(
     setting: Setting, title: str, figure: str, metric: str, *, main: bool = False, better: Collection[str] = ()
 ) -> Column:
     """Make a column of mean ± sd over seeds: an accuracy in %, a loss as it is."""
-    scale = 100.0 if metric == "accuracy" else 1.0
-    digits = 1 if metric == "accuracy" else 3
+    scale, digits = _scale_and_digits(metric)
     return Column(
         title=title,
         text=lambda label: mean_and_sd(setting.centre(label, figure), digits, scale=scale),

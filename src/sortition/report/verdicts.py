@@ -27,7 +27,7 @@ from sortition.results.verdict_words import (
     verdict_sentence,
 )
 
-COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
+VERDICT_CLASSES = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
 CLAIMS = {
     BETTER: "shown better than {}",
     WORSE: "shown worse than {}",
@@ -73,7 +73,7 @@ def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
     if comparison.missing is Missing.NO_BASELINE:
         lines.append(("even", missing_text(comparison)))
     pairs = [*sort_by_gain(comparison.against_baseline().values()), *comparison.without_baseline()]
-    lines += [(COLOURS[pair.verdict], verdict_sentence(pair)) for pair in pairs]
+    lines += [(VERDICT_CLASSES[pair.verdict], verdict_sentence(pair)) for pair in pairs]
     for label, runs in setting.methods.items():
         diverged = sum(run.diverged for run in runs)
         if diverged:
@@ -118,8 +118,8 @@ def _leader_card(setting: Setting, label: str, comparison: Comparison | None) ->
         title = "Leader"
     claim = CLAIMS[comparison.verdict].format(setting.baseline)
     if comparison.unlike:
-        return Card(title=title, value=label, detail=f"{claim}, not compared fairly", kind=COLOURS[UNDECIDED])
-    return Card(title=title, value=label, detail=claim, kind=COLOURS[comparison.verdict])
+        return Card(title=title, value=label, detail=f"{claim}, not compared fairly", kind=VERDICT_CLASSES[UNDECIDED])
+    return Card(title=title, value=label, detail=claim, kind=VERDICT_CLASSES[comparison.verdict])
 
 
 def _gain_card(setting: Setting, label: str, comparison: Comparison | None) -> Card:
@@ -142,7 +142,7 @@ def _gain_card(setting: Setting, label: str, comparison: Comparison | None) -> C
         title=title,
         value=signed_difference(comparison),
         detail=f"{interval} {words}, {_basis_text(setting.comparison.basis)}".strip(),
-        kind=COLOURS[comparison.verdict],
+        kind=VERDICT_CLASSES[comparison.verdict],
     )
 
 

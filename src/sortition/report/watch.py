@@ -21,9 +21,11 @@ from sortition.report.page import Page
 from sortition.results.run_folder import INDEX, ROUNDS, Run, find, read_document
 
 LOOPBACK = "127.0.0.1"
+MOST_LOOKS = 31  # with news, from which the pace follows
 SCRIPT = """<script>setInterval(async () => {
-  const found = await fetch("progress").catch(() => null); if (!found || !found.ok) return;
-  const text = await found.text(), end = text.indexOf("\\n"), version = text.slice(0, end), html = text.slice(end + 1);
+  const response = await fetch("progress").catch(() => null); if (!response || !response.ok) return;
+  const text = await response.text(), end = text.indexOf("\\n");
+  const version = text.slice(0, end), html = text.slice(end + 1);
   const place = document.getElementById("progress"); if (place) place.innerHTML = html;
   if (version !== place.dataset.version) { sessionStorage.setItem("scroll", scrollY); location.reload(); }
 }, 2000); addEventListener("load", () => scrollTo(0, Number(sessionStorage.getItem("scroll") || 0)));</script>"""
@@ -38,7 +40,7 @@ class Progress:
         total: runs that there are or will be.
         rounds: rounds that all runs have played.
         planned: rounds that all runs are to play.
-        seconds_left: by the pace so far; None where there is none yet.
+        seconds_left: how long the other rounds take, by the pace so far; None where there is none yet.
     """
 
     done: int
@@ -59,8 +61,8 @@ class Progress:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to run."""
-        return self.done == self.total
+        """Whether there are runs, and all of them are finished."""
+        return 0 < self.total == self.done
 
     @property
     def html(self) -> str:
@@ -87,7 +89,7 @@ class Watcher:
         self.out = default_page_path(folders) if out is None else out
         self.page = ""
         self.version = 0
-        self._paces: list[tuple[float, int]] = []  # when it looked, and how many rounds there were
+        self._looks: list[tuple[float, int]] = []  # when there were more rounds than before, and how many
         self._shown: tuple[int, int] | None = None  # finished runs and rounds of the page as it is
         self._looking = threading.Lock()  # each request is answered in a thread of its own
 
@@ -105,6 +107,7 @@ class Watcher:
         planned_runs = sum(int(read_document(folder / INDEX).get("runs") or 0) for folder in folders)
         missing_runs = max(0, planned_runs - len(runs))  # as long as the longest, as far as anybody knows
         planned_rounds = sum(lengths) + missing_runs * max(lengths, default=0)
+        self._remember_look(sum(played))
         progress = Progress(
             done=sum(run.done for run in runs),
             total=len(runs) + missing_runs,
@@ -118,14 +121,18 @@ class Watcher:
         return progress
 
     def _seconds_left(self, rounds: int, planned: int) -> float | None:
-        """Return how long the other rounds take by the pace of the last looks; None where there was no progress."""
-        self._paces = [*self._paces[-30:], (time.monotonic(), rounds)]
-        first_time, first_rounds = self._paces[0]
-        last_time, last_rounds = self._paces[-1]
+        """Return how long the other rounds take by the pace of late; None where there was no progress yet."""
+        first_time, first_rounds = self._looks[0]
+        last_time, last_rounds = self._looks[-1]
         if last_rounds <= first_rounds:
             return None
         seconds_a_round = (last_time - first_time) / (last_rounds - first_rounds)
         return (planned - rounds) * seconds_a_round
+
+    def _remember_look(self, rounds: int) -> None:
+        """Remember when there were so many rounds, if that is news: browsers look far more often than rounds end."""
+        if not self._looks or rounds != self._looks[-1][1]:
+            self._looks = [*self._looks[1 - MOST_LOOKS :], (time.monotonic(), rounds)]
 
     def _write_page(self, progress: Progress) -> None:
         """Write the page of the runs so far, with a bar of progress while some are unfinished."""
@@ -159,12 +166,12 @@ def watch(
         folders: run folders, or folders that hold some.
         out: the page. Default: inside the first folder, named after the study.
         every: seconds between two looks.
-        port: of the server, 0 for any that is free; None for no server.
-        margin: as in ``write``.
-        baseline: as in ``write``.
-        cost: as in ``write``.
-        say: is given a line whenever something changed.
-        ready: is given the address once the page is there.
+        port: the port of the server, 0 for any that is free; None for no server.
+        margin: the margin, as in ``write``.
+        baseline: the baseline, as in ``write``.
+        cost: the cost, as in ``write``.
+        say: a function that takes a line whenever something changed.
+        ready: a function that takes the address once the page is there.
     """
     watcher = Watcher(folders, out, margin=margin, baseline=baseline, cost=cost)
     progress = watcher.look()
@@ -176,7 +183,7 @@ def watch(
             if progress.text != last_text:
                 last_text = progress.text
                 say(f"{watcher.out}: {last_text}")
-            if progress.is_finished and progress.total:
+            if progress.is_finished:
                 return watcher.out
             time.sleep(every)
             progress = watcher.look()

@@ -79,7 +79,7 @@ class Criteria:
         margin: differences up to here are practically none, in points of accuracy or in % of the baseline's loss.
         baseline: label or name of the method that others are compared with; empty for the method ``uniform``.
         all_pairs: whether every pair of methods is compared, all of them as one family of tests.
-        cost: in what currency methods are compared at equal cost; None for the usual one of each setting.
+        cost: the currency in which methods are compared at equal cost; None for the usual one of each setting.
     """
 
     margin: float = MARGIN

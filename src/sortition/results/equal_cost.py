@@ -22,7 +22,7 @@ from sortition.results.sweeps import Config
 Costs = Mapping[Currency, Floats]  # (E,) by currency, what a run had cost at each of its evaluations
 AT_COST = "at-cost"  # the figure at the budget
 AUC = "auc"  # the mean of the figure over the cost up to the budget: the area under the curve, divided by its width
-ALIKE = ("speed", "bandwidth", "dropout")  # keys of [devices] under which all devices are equally fast
+KEYS_OF_EQUAL_DEVICES = ("speed", "bandwidth", "dropout")  # keys of [devices] under which all devices are equally fast
 
 
 def checked_currency(cost: str, who: str) -> Currency:
@@ -36,7 +36,7 @@ def checked_currency(cost: str, who: str) -> Currency:
 def devices_differ(config: Config) -> bool:
     """Tell whether a run's clients are not all equally fast."""
     devices = config.get("devices") or {}
-    return any(value for key, value in devices.items() if key not in ALIKE)
+    return any(value for key, value in devices.items() if key not in KEYS_OF_EQUAL_DEVICES)
 
 
 def usual_currency(config: Config) -> Currency:
@@ -105,9 +105,9 @@ def limits_not_reached(runs: Iterable[run_folder.Run]) -> list[str]:
         limits = run.config.get("until")
         if not run.done or not limits or run.config["method"]["name"] in REFERENCES:
             continue
-        until = Until(**limits)
-        if not until.is_reached(last_costs(run.records)):
-            key = (run.setting, run.method, str(until))
+        cost_limit = Until(**limits)
+        if not cost_limit.is_reached(last_costs(run.records)):
+            key = (run.setting, run.method, str(cost_limit))
             rounds_by_method.setdefault(key, []).append(len(run.records))
     return [
         _not_reached(setting, method, limit, rounds) for (setting, method, limit), rounds in rounds_by_method.items()

@@ -8,13 +8,13 @@ A file of records alone, such as one that ``on_round`` wrote, can be read as wel
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,17 +22,16 @@ from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError, bad, printable
 from sortition.core.population import check_fact
-from sortition.core.round_record import ABOUT, HISTORY, RoundRecord, answered_ids
+from sortition.core.round_record import ABOUT, ENDINGS, HISTORY, RoundRecord, answered_ids, cohort_ids
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines
 from sortition.results.names import ClientNames
+from sortition.results.outcomes import ClientOutcome, resolve_outcomes
 from sortition.results.run_folder import CONFIG, read_document, read_records
 
 MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory
+WITH_REASONS = ("failed", "left_out", "given_up", "too_stale", "rejected")  # keys of tables: client id → why
 BACKENDS = {"flower": "Flower", "nvflare": "NVIDIA FLARE", "server": "its own server"}
-
-Fate = Literal["used", "standby", "withdrawn", "silent", "failed", "left out", "lost"]
-FATES: tuple[Fate, ...] = get_args(Fate)
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class History:
     @property
     def cohort(self) -> int:
         """Return how many clients a round is to use; where nothing says so, the largest cohort."""
-        return int(self.about.get("cohort") or max((len(cohort_of(record)) for record in self.records), default=0))
+        return int(self.about.get("cohort") or max((len(cohort_ids(record)) for record in self.records), default=0))
 
     @cached_property
     def clients(self) -> int:
@@ -117,7 +116,7 @@ class History:
         """Return the clients' names: those of NAME.about.json, and of everybody who was ever chosen."""
         names: dict[int, str] = {}
         for record in self.records:
-            names |= zip(cohort_of(record), record.get("names") or [], strict=False)
+            names |= zip(cohort_ids(record), record.get("names") or [], strict=False)
         names |= enumerate(self.about.get("names") or [])
         return ClientNames(names)
 
@@ -162,6 +161,12 @@ class History:
             previous_clock = clock
         return durations
 
+    @cached_property
+    def outcomes(self) -> dict[int, dict[int, ClientOutcome]]:
+        """Return, by round, what became of the clients that it chose; where rounds overlap, later records say it."""
+        rounds = [record["round"] for record in self.records]
+        return dict(zip(rounds, resolve_outcomes(self.records), strict=True))
+
     def record(self, round_index: int) -> RoundRecord | None:
         """Return the record of a round, where there is one."""
         return next((record for record in self.records if record["round"] == round_index), None)
@@ -177,62 +182,25 @@ class History:
 # -- one record --------------------------------------------------------------------------------------------------------
 
 
-def cohort_of(record: RoundRecord) -> list[int]:
-    """Return the ids of the chosen clients."""
-    return record.get("cohort") or []
-
-
-def fates(record: RoundRecord) -> dict[int, Fate]:
-    """Tell what became of everybody who was chosen: ``lost`` where an update was not used and nothing says why."""
-    used_clients = set(answered_ids(record))
-    failed = record.get("failed") or {}
-    left_out = record.get("left_out") or {}
-    standby = set(record.get("standby") or ())
-    withdrawn = set(record.get("withdrawn") or ())
-    silent = set(record.get("silent") or ())
-    fate_by_client: dict[int, Fate] = {}
-    for client in cohort_of(record):
-        fate: Fate = "lost"
-        if client in used_clients:
-            fate = "used"
-        elif str(client) in failed:
-            fate = "failed"
-        elif str(client) in left_out:
-            fate = "left out"
-        elif client in standby:
-            fate = "standby"
-        elif client in withdrawn:
-            fate = "withdrawn"
-        elif client in silent:
-            fate = "silent"
-        fate_by_client[client] = fate
-    return fate_by_client
-
-
 def _mentioned_ids(record: RoundRecord) -> list[int]:
     """Return every id that a record names outside of ``present``."""
-    groups: tuple[Sequence[int], ...] = (
-        cohort_of(record),
-        answered_ids(record),
-        record.get("standby") or (),
-        record.get("withdrawn") or (),
-        record.get("silent") or (),
-        record.get("late") or (),
-    )
-    with_reasons = [int(key) for table in _reason_tables(record) for key in table]
-    return [client for group in groups for client in group] + with_reasons
+    by_key = cast(Mapping[str, Any], record)
+    ids = [*cohort_ids(record), *answered_ids(record), *(record.get("late") or ())]
+    for key in (*ENDINGS, "rejected"):
+        ids += [int(client) for client in by_key.get(key) or ()]
+    return ids
 
 
 def _fault(record: RoundRecord) -> str:
     """Return what is wrong with a record that has the right keys and types; empty where nothing is."""
-    cohort = cohort_of(record)
+    cohort = cohort_ids(record)
     weights = record.get("weights") or []
     if len(weights) != len(cohort) or len(set(cohort)) < len(cohort):
         return "cohort and weights must be of distinct clients, one weight each"
     if not all(_is_amount(weight) for weight in weights):
         return "weights must be finite and ≥ 0"
-    if not all(_is_id(key) for table in _reason_tables(record) for key in table):
-        return "failed, left_out and rejected must be tables from ids to reasons"
+    if fault := _fault_of_reasons(record):
+        return fault
     if fault := _fault_of_answers(record):
         return fault
     if len(record.get("names") or cohort) != len(cohort):
@@ -247,7 +215,7 @@ def _fault_of_answers(record: RoundRecord) -> str:
     used_clients = answered_ids(record)
     used_weights = record.get("used")  # of a step, which may use work of earlier selections
     if used_weights is None:
-        if set(used_clients) <= set(cohort_of(record)):
+        if set(used_clients) <= set(cohort_ids(record)):
             return ""
         return "answered must be clients of the cohort"
     if len(used_weights) != len(used_clients) or not all(map(_is_amount, used_weights)):
@@ -263,9 +231,12 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 20
 
 
-def _reason_tables(record: RoundRecord) -> tuple[Mapping[str, Any], ...]:
-    """Return the tables from client ids to reasons."""
-    return record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {}
+def _fault_of_reasons(record: RoundRecord) -> str:
+    for key in WITH_REASONS:
+        table = cast(Mapping[str, Any], record).get(key) or {}
+        if not all(map(_is_id, table)):
+            return f"{key} must be a table from ids to reasons"
+    return ""
 
 
 def _fault_of_ids(record: RoundRecord) -> str:

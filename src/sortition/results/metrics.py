@@ -13,6 +13,7 @@ import numpy as np
 
 from sortition.core import arrays
 from sortition.core.arrays import Array, Floats, jain_index
+from sortition.core.choice_counts import ChoiceCounts
 from sortition.core.cost import CURRENCIES, Currency, cumulative_costs, total_bytes, total_passes
 from sortition.core.errors import bad
 from sortition.core.import_policy import import_named
@@ -280,15 +281,19 @@ def worst_tenth(run: Run) -> float | None:
 
 
 def shares(run: Run, *, raw: bool = False) -> Floats:
-    """Return times selected over times available, of clients ever available; ``raw`` gives plain counts."""
+    """Return times chosen over times available, of clients ever available; ``raw`` gives plain counts."""
+    counts = _choice_counts(run)
+    if raw:
+        return counts.times_chosen
+    return counts.shares
+
+
+def _choice_counts(run: Run) -> ChoiceCounts:
+    """Return how often each client was chosen and available; of nobody, where the run does not say it."""
     counts = run.clients()
     if not counts:
-        return np.empty(0)
-    ever_available = counts["available"] > 0
-    selected = counts["selected"][ever_available].astype(np.float64)
-    if raw:
-        return selected
-    return selected / counts["available"][ever_available]
+        return ChoiceCounts(np.empty(0), np.empty(0))
+    return ChoiceCounts(counts["selected"], counts["available"])
 
 
 def jain(run: Run, *, raw: bool = False) -> float | None:
@@ -315,11 +320,11 @@ def count_variance(run: Run) -> float | None:
 
 
 def never_selected(run: Run) -> float | None:
-    """Return the share of the clients ever available that never trained."""
-    counts = shares(run, raw=True)
-    if not counts.size:
+    """Return the share of the clients ever available that were never chosen."""
+    counts = _choice_counts(run)
+    if not counts.shares.size:
         return None
-    return float((counts == 0).mean())
+    return counts.never_chosen / counts.shares.size
 
 
 def megabytes(run: Run) -> float | None:

@@ -51,7 +51,7 @@ def write_pack(folder: Path, out: Path, *, documents: Mapping[str, bytes], code:
     """Write the runs of a folder into one archive, whole or not at all, and return the names of its files.
 
     Args:
-        folder: of a study.
+        folder: the folder of a study.
         out: the archive.
         documents: name → content of what lies beside the runs, such as the page.
         code: name → SHA-256 of the code that ran.

@@ -26,7 +26,7 @@ class PolicyRun:
 
     Attributes:
         method: its label.
-        seed: of the run.
+        seed: the seed of the run.
         config: its configuration.
         accuracy: test accuracy at the end, a share; None where it has none.
         seconds: simulated seconds of the whole run.

@@ -69,7 +69,7 @@ class Unlike:
     """A key of the configuration in which a method's runs differ from those of what it is compared with.
 
     Attributes:
-        key: with dots, such as ``local.lr``.
+        key: the key with dots, such as ``local.lr``.
         method_value, baseline_value: as texts.
     """
 
@@ -84,7 +84,7 @@ class Window:
 
     Attributes:
         rounds: how many there are: ten, or all of a shorter run.
-        evaluations: in how many of them the model was tested.
+        evaluations: how many of them tested the model.
         is_whole_run: whether these are all rounds of the run.
     """
 
@@ -98,7 +98,7 @@ class Budget:
     """What every run of a setting has spent: the cost at which methods are compared.
 
     Attributes:
-        currency: in what it is counted.
+        currency: the currency in which it is counted.
         start: the cost at which every run had been evaluated at least once; the area under a curve begins there.
         amount: the cost at which they are compared.
     """
@@ -130,7 +130,7 @@ class Comparison:
         p: two-sided, corrected; below 5 % exactly where the interval excludes zero.
         p_single: the same without a correction.
         inner_low, inner_high: the 90 % interval that lies inside ±region exactly where both one-sided tests reject.
-        p_equal: of the two one-sided tests, corrected.
+        p_equal: the p of the two one-sided tests, corrected.
         signed_rank: the exact signed-rank test as a check, corrected; None where so few pairs can never reach 5 %.
         verdict: better, worse, practically equal or undecided.
         reason: why there is no verdict; None where there is one.

@@ -119,6 +119,25 @@ def test_a_history_answers_without_a_log_and_says_what_is_missing(tmp_path):
     assert "Only an audit log could tell" in away
 
 
+def test_where_rounds_overlap_a_history_says_in_which_round_work_ended(tmp_path):
+    late = {"3": "no answer before the deadline"}
+    records = [
+        record(0, [0, 1, 2, 3, 4], [0, 1, 2, 3], [0], used=[1.0], in_flight=3),
+        record(1, [0, 4], [4], [2], used=[1.0], in_flight=2, given_up=late),
+    ]
+    path = written(tmp_path, records)
+    assert "Its update was used in round 1." in why(path, 0, "id:2")
+    assert "Its work was given up in round 1: no answer before the deadline." in why(path, 0, "id:3")
+    assert "Its work was not over when the last round was written." in why(path, 0, "id:1")
+    assert why(path, 0)[1:5] == [
+        "hospital-1 (id 0) was chosen with weight 0.25.",
+        "hospital-2 (id 1) was chosen with weight 0.25; still at work.",
+        "hospital-10 (id 2) was chosen with weight 0.25; used in round 1.",
+        "hospital-11 (id 3) was chosen with weight 0.25; given up: no answer before the deadline.",
+    ]
+    assert "chosen in 1, last in round 0, and its update was used in 0." in why(path, 1, "id:2")[-2]
+
+
 def test_a_history_refuses_unknown_rounds_and_clients_in_words(tmp_path):
     path = written(tmp_path)
     with pytest.raises(InputError, match="--round must be 0 to 3, as this history has them; got 9"):

@@ -27,7 +27,7 @@ class Chart:
     """A chart with its texts and its data.
 
     Attributes:
-        name: of its files, when exported.
+        name: the name of its files, when exported.
         title: above it, on the page.
         caption: below it: how to read it.
         drawing: an Altair chart on named data.

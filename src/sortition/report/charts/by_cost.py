@@ -38,7 +38,7 @@ COLOURS = {
     "metadata": "#b5b5b5",
 }
 HEIGHT = 260
-ALIKE = 0.01  # costs that differ by a smaller share are the same: a chart of them would magnify nothing
+SAME_COST_SHARE = 0.01  # costs that differ by a smaller share are the same: a chart of them would magnify nothing
 NAME_STYLE: dict[str, Any] = {  # of a method, beside its point
     "align": alt.ExprRef("datum.left ? 'right' : 'left'"),
     "dx": alt.ExprRef("datum.left ? -7 : 7"),
@@ -53,9 +53,9 @@ class Cost:
     """A kind of cost.
 
     Attributes:
-        name: of its chart.
+        name: the name of its chart.
         words: what is paid.
-        unit: in what.
+        unit: the unit in which it is counted.
         paid: gives the mean over the finished seeds of a method; None where it is not known.
     """
 
@@ -87,10 +87,11 @@ def draw_pareto_charts(setting: Setting, look: Look) -> list[Chart | str]:
         costs = [row["cost"] for row in rows]
         lowest_cost = min(costs)
         highest_cost = max(costs)
-        if highest_cost - lowest_cost < ALIKE * highest_cost:
+        if highest_cost - lowest_cost < SAME_COST_SHARE * highest_cost:
             amount = float(f"{lowest_cost:.3g}")  # three digits, and no power of ten beside them
+            percent = 100 * SAME_COST_SHARE
             charts.append(
-                f"All methods cost the same {cost.words}: {amount:,.10g} {cost.unit}, to within {100 * ALIKE:g} %."
+                f"All methods cost the same {cost.words}: {amount:,.10g} {cost.unit}, to within {percent:g} %."
             )
         else:
             charts.append(_draw_pareto_chart(cost, rows, setting, look))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -10,9 +11,9 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import printable
+from sortition.core.round_record import FATES, Fate, cohort_ids
 from sortition.report.charts import Chart, Row, chart_on, cost_axis, fill_width
 from sortition.report.history_digest import HistoryDigest
-from sortition.results.history import FATES, Fate, cohort_of
 
 COLOURS: dict[Fate, str] = {
     "used": "#009E73",
@@ -21,6 +22,9 @@ COLOURS: dict[Fate, str] = {
     "silent": "#E69F00",
     "failed": "#D55E00",
     "left out": "#CC79A7",
+    "given up": "#F0E442",
+    "too stale": "#882255",
+    "still at work": "#BBB3E6",
     "lost": "#7f7f7f",
 }
 SHOWN_CLIENTS = 100  # one row each
@@ -58,7 +62,15 @@ def draw_strip(digest: HistoryDigest) -> Chart:
         axis=alt.Axis(labelLimit=LABEL_WIDTH, labelOverlap="greedy", ticks=False, domain=False),
     )
     size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.88)}
-    tooltip = ["round:O", "client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "weight:Q", "reason:N"]
+    tooltip = [
+        "round:O",
+        "client:N",
+        "id:O",
+        alt.Tooltip("fate:N", title="what became of it"),
+        alt.Tooltip("ended:O", title="in round"),
+        "weight:Q",
+        "reason:N",
+    ]
     absence = chart_on("away").mark_rect(color="#9993", **size).encode(x=x, y=y, tooltip=["round:O", "client:N"])
     marks = (
         chart_on("strip").mark_rect(**size).encode(x=x, y=y, color=_fate_colour(list(digest.totals)), tooltip=tooltip)
@@ -77,19 +89,19 @@ def draw_strip(digest: HistoryDigest) -> Chart:
 def _chosen_rows(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[Row]:
     """Return what became of the shown clients that were chosen, from one round on."""
     rows = []
-    for record, outcome in zip(digest.records[first:], digest.outcomes[first:], strict=True):
-        weights = dict(zip(cohort_of(record), record.get("weights") or [], strict=True))
-        reasons = {**(record.get("left_out") or {}), **(record.get("failed") or {})}
-        for client, fate in outcome.items():
+    for record, chosen in zip(digest.records[first:], digest.outcomes[first:], strict=True):
+        weights = dict(zip(cohort_ids(record), record.get("weights") or [], strict=True))
+        for client, outcome in chosen.items():
             if client in label_of:
                 rows.append(
                     {
                         "round": record["round"],
                         "client": label_of[client],
                         "id": client,
-                        "fate": fate,
+                        "fate": outcome.fate,
+                        "ended": outcome.round,
                         "weight": round(weights[client], 4),
-                        "reason": printable(reasons.get(str(client), ""), 120),
+                        "reason": printable(outcome.reason, 120),
                     }
                 )
     return rows
@@ -97,7 +109,7 @@ def _chosen_rows(digest: HistoryDigest, label_of: dict[int, str], first: int) ->
 
 def _strip_caption(digest: HistoryDigest, clients: Array, rounds: Sequence[int]) -> str:
     """Say what the colours of the strip mean, and which rounds and clients it shows."""
-    caption = "Coloured where a client was chosen; point at a place for its weight and why it was lost."
+    caption = "Coloured where a client was chosen; point at a place for its weight and what became of it."
     if digest.available is not None:
         caption += " Grey: it could not be chosen."
     if len(rounds) < len(digest.records):
@@ -212,17 +224,17 @@ def draw_fates_by_round(digest: HistoryDigest) -> Chart:
     """Draw what became of the chosen clients in each round."""
     rows = []
     for start, end in _bar_spans(len(digest.records)):
-        for fate in FATES:
-            clients = sum(list(outcome.values()).count(fate) for outcome in digest.outcomes[start:end])
-            if clients:
-                rows.append(
-                    {
-                        "round": digest.records[start]["round"],
-                        "fate": fate,
-                        "order": FATES.index(fate),
-                        "clients": round(clients / (end - start), 2),
-                    }
-                )
+        counts = Counter(outcome.fate for chosen in digest.outcomes[start:end] for outcome in chosen.values())
+        rows += [
+            {
+                "round": digest.records[start]["round"],
+                "fate": fate,
+                "order": FATES.index(fate),
+                "clients": round(counts[fate] / (end - start), 2),
+            }
+            for fate in FATES
+            if counts[fate]
+        ]
     starts = [digest.records[start]["round"] for start, _ in _bar_spans(len(digest.records))]
     chart = (
         chart_on("fates")

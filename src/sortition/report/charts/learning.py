@@ -228,9 +228,9 @@ def end_labels(rows: Rows, value: str, height: int = HEIGHT, by: str = "", *, ze
     """Return where the name of each method stands: beside its last value, and no name upon another.
 
     Args:
-        rows: of the lines, each with its method.
+        rows: the rows of the lines, each with its method.
         value: the column that the lines show.
-        height: of the chart, in pixels.
+        height: the height of the chart, in pixels.
         by: a column whose values are shown one at a time.
         zero: whether the axis begins there.
     """

@@ -1,4 +1,4 @@
-"""Who was selected: counts, counts against availability, a timeline, and the labels that the cohorts held."""
+"""Who was chosen: counts, counts against availability, a timeline, and the labels that the cohorts held."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def draw_charts(setting: Setting, look: Look) -> list[Chart | str]:
 
 
 def draw_selection_counts(setting: Setting, look: Look) -> Chart:
-    """Draw how often each client trained, the most often chosen first (FedGS's Fig. 4, FedCor's Fig. 6)."""
+    """Draw how often each client was chosen, the most often chosen first (FedGS's Fig. 4, FedCor's Fig. 6)."""
     rows = []
     for label, runs in setting.methods.items():
         counted_runs = [run for run in runs if run.done] or runs
@@ -48,13 +48,13 @@ def draw_selection_counts(setting: Setting, look: Look) -> Chart:
     chart = draw_lines(
         "counts",
         look,
-        x=alt.X("rank:Q", title="clients, most often selected first", scale=alt.Scale(nice=False)),
-        y=alt.Y("count:Q", title="times selected"),
+        x=alt.X("rank:Q", title="clients, most often chosen first", scale=alt.Scale(nice=False)),
+        y=alt.Y("count:Q", title="times chosen"),
         tooltip=["method:N", "rank:Q", "count:Q"],
     )
     return Chart(
         name="counts",
-        title="How often each client trained",
+        title="How often each client was chosen",
         caption="Mean over seeds; a flat line is even.",
         drawing=fill_width(chart, look.height(HEIGHT)),
         tables={"counts": rows, "counts_names": end_labels(rows, "count", look.height(HEIGHT), zero=True)},
@@ -63,7 +63,7 @@ def draw_selection_counts(setting: Setting, look: Look) -> Chart:
 
 
 def draw_counts_against_availability(setting: Setting, look: Look) -> Chart | str:
-    """Draw times selected against rounds available: counts alone would blame a method for absent clients.
+    """Draw times chosen against rounds available: counts alone would blame a method for absent clients.
 
     Where all clients were available equally often, all points lie above each other, and a sentence says so.
     """
@@ -92,7 +92,7 @@ def draw_counts_against_availability(setting: Setting, look: Look) -> Chart | st
         .mark_circle(size=34)
         .encode(
             x=alt.X("available:Q", title="rounds available", scale=alt.Scale(zero=False)),
-            y=alt.Y("selected:Q", title="times selected"),
+            y=alt.Y("selected:Q", title="times chosen"),
             color=method_colour(look.palette, look.method_legend("circle")),
             opacity=alt.condition(chosen, alt.value(0.75), alt.value(0.06)),
             tooltip=["method:N", "available:Q", "selected:Q", "clients:Q"],
@@ -100,12 +100,12 @@ def draw_counts_against_availability(setting: Setting, look: Look) -> Chart | st
         .add_params(chosen)
     )
     caption = f"One seed ({setting.first.seed}). Where the cloud is level, clients that were often away were "
-    caption += "selected as often as the others."
+    caption += "chosen as often as the others."
     if setting.first.counts["selected"].size > DOTS:
         caption += " Clients are averaged in groups of neighbours."
     return Chart(
         name="availability-counts",
-        title="Selected against available",
+        title="Chosen against available",
         caption=caption,
         drawing=fill_width(chart, look.height(HEIGHT)),
         tables={"shares": rows},
@@ -114,7 +114,7 @@ def draw_counts_against_availability(setting: Setting, look: Look) -> Chart | st
 
 
 def draw_timeline(setting: Setting, palette: Palette) -> Chart:
-    """Draw rounds × clients as FedGS's Fig. 8: absent clients in grey, selected ones in the method's colour."""
+    """Draw rounds × clients as FedGS's Fig. 8: absent clients in grey, chosen ones in the method's colour."""
     n_clients = setting.first.counts["selected"].size
     clients_per_row = -(-n_clients // ROWS)  # clients that share a row
     n_rounds = min(TIMELINE, max(len(run.cohorts) for run in setting.runs))
@@ -150,14 +150,14 @@ def draw_timeline(setting: Setting, palette: Palette) -> Chart:
         name="timeline",
         title="Round by round",
         caption=(
-            f"Seed {setting.first.seed}, first {n_rounds} rounds: coloured where a client trained, grey where it was "
-            "away."
+            f"Seed {setting.first.seed}, first {n_rounds} rounds: coloured where a client was chosen, grey where it "
+            "was away."
         ),
         reading=f"The method is {first_shown}.",
         drawing=with_title_lines(drawing, alt.ExprRef("timeline_method")),
         tables={
             "away": _absent_rows(setting, n_rounds, clients_per_row),
-            "timeline": _trained_rows(setting, clients_per_row),
+            "timeline": _chosen_rows(setting, clients_per_row),
         },
     )
 
@@ -175,8 +175,8 @@ def _absent_rows(setting: Setting, n_rounds: int, clients_per_row: int) -> list[
     return rows
 
 
-def _trained_rows(setting: Setting, clients_per_row: int) -> list[Row]:
-    """Return the rounds and rows of clients in which somebody trained, of the first seed of each method."""
+def _chosen_rows(setting: Setting, clients_per_row: int) -> list[Row]:
+    """Return the rounds and rows of clients in which somebody was chosen, of the first seed of each method."""
     rows = []
     for label, runs in setting.methods.items():
         for round_number, cohort in enumerate(runs[0].cohorts, 1):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from sortition.audit.entry_schema import answer_ids, answer_values
 from sortition.core import policy
 from sortition.core.errors import bad, printable
-from sortition.core.round_record import RoundRecord
-from sortition.results.history import Fate, fates
+from sortition.core.round_record import Fate
 from sortition.results.names import ClientNames
+from sortition.results.outcomes import ClientOutcome
 from sortition.studies.audit.log_reader import DecodedRound, Log, Question, reading
 from sortition.studies.types import ReadOnlyTable
 
 __all__ = ["Log", "explain_client", "explain_cohort"]
+Outcomes = Mapping[int, ClientOutcome]  # of a round, by client
+NO_OUTCOMES: Outcomes = {}
 NO_NAMES = ClientNames()
 MAX_REASON = 200  # characters of a reason that a client gave, or of a note
 LISTED_STRIKES = 12  # rounds that a sentence on a quarantine names
@@ -27,25 +31,23 @@ KEPT_OUT = {
 }
 
 
-def explain_cohort(log: Log, t: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None) -> list[str]:
-    """Explain a whole round; ``record`` is the same round in the federation's history, which knows more of fates."""
+def explain_cohort(log: Log, t: int, *, names: ClientNames = NO_NAMES, outcomes: Outcomes = NO_OUTCOMES) -> list[str]:
+    """Explain a whole round; ``outcomes`` by client are those of the federation's history, which knows more."""
     decoded = log.round(t)
     with reading(t):
-        return _cohort_sentences(log, t, decoded, names=names, record=record)
+        return _cohort_sentences(log, t, decoded, names=names, outcomes=outcomes)
 
 
 def explain_client(
-    log: Log, t: int, client_id: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None
+    log: Log, t: int, client_id: int, *, names: ClientNames = NO_NAMES, outcomes: Outcomes = NO_OUTCOMES
 ) -> list[str]:
     """Explain one client in one round."""
     decoded = log.round(t)
     with reading(t):
-        return _client_sentences(log, t, decoded, client_id, names=names, record=record)
+        return _client_sentences(log, t, decoded, client_id, names=names, outcomes=outcomes)
 
 
-def _cohort_sentences(
-    log: Log, t: int, decoded: DecodedRound, *, names: ClientNames, record: RoundRecord | None
-) -> list[str]:
+def _cohort_sentences(log: Log, t: int, decoded: DecodedRound, *, names: ClientNames, outcomes: Outcomes) -> list[str]:
     sentences = [
         f"Round {t}: {decoded.available.size} of {log.clients(t)} clients were available; {log.method} could take "
         f"{decoded.entry.get('budget')}."
@@ -67,13 +69,13 @@ def _cohort_sentences(
             if "values" in question.answers and member in answer_ids(question.answers, question.asked)
         ]
         if member not in decoded.completed:
-            parts.append(short_fate(record, member))
+            parts.append(short_fate(outcomes.get(member)))
         sentences.append(f"{'; '.join(parts)}.")
     return sentences + note_sentences(decoded.notes)
 
 
 def _client_sentences(
-    log: Log, t: int, decoded: DecodedRound, client_id: int, *, names: ClientNames, record: RoundRecord | None
+    log: Log, t: int, decoded: DecodedRound, client_id: int, *, names: ClientNames, outcomes: Outcomes
 ) -> list[str]:
     n_clients = log.clients(t)
     if not 0 <= client_id < n_clients:
@@ -89,11 +91,11 @@ def _client_sentences(
     else:
         sentences += [_question_sentence(question, client_id) for question in decoded.questions]
     if client_id in decoded.cohort:
-        sentences += _chosen_sentences(log, decoded, client_id, record)
+        sentences += _chosen_sentences(log, decoded, client_id, outcomes)
     elif client_id in decoded.available and not why_not_eligible:
         sentences.append(f"It was not chosen; {_who_was_chosen(log, decoded, names)}.")
-    left_out = {} if record is None else record.get("left_out") or {}
-    reason_said_already = left_out.get(str(client_id))
+    outcome = outcomes.get(client_id)
+    reason_said_already = "" if outcome is None else outcome.reason
     for reason in decoded.refused(client_id):
         if reason != reason_said_already:
             sentences.append(f"Something it sent was refused: {printable(reason, MAX_REASON)}.")
@@ -111,13 +113,13 @@ def _why_not_eligible(log: Log, t: int, decoded: DecodedRound, client_id: int) -
     return ""
 
 
-def _chosen_sentences(log: Log, decoded: DecodedRound, client_id: int, record: RoundRecord | None) -> list[str]:
+def _chosen_sentences(log: Log, decoded: DecodedRound, client_id: int, outcomes: Outcomes) -> list[str]:
     """Say with what weight a client was chosen, whether by the guards, and what became of it."""
     position = int(np.flatnonzero(decoded.cohort == client_id)[0])
     sentences = [chosen_sentence(decoded.weights.tolist(), position)]
     if client_id in (_guard_notes(decoded).get("explored") or ()):
         sentences.append(explored_sentence(log.method))
-    sentences.append("It completed." if client_id in decoded.completed else fate_sentence(record, client_id))
+    sentences.append("It completed." if client_id in decoded.completed else fate_sentence(outcomes.get(client_id)))
     return sentences
 
 
@@ -143,46 +145,41 @@ def excluded_sentence(rule: str, ids: list[int], names: ClientNames) -> str:
     return f"The policy left out {len(ids)} ({reason}): {names.list_clients(ids)}."
 
 
-def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
+def fate_sentence(outcome: ClientOutcome | None) -> str:
     """Say what became of a client that was chosen and whose update was not used."""
-    fate = _fate(record, client_id)
-    if record is None or fate in (None, "lost", "used"):
+    if outcome is None:
         return LOST
-    if fate == "withdrawn":
-        return "It was not sent to work: another job had used up its limit meanwhile."
-    if fate == "standby":
-        return "It was not needed: the round closed when enough others had answered."
-    if fate == "silent":
-        return "It did not answer before the round closed, though it was waited for."
-    if fate == "failed":
-        return f"Its program failed: {reason_of(record, client_id)}."
-    return f"The model that it sent could not be used: {reason_of(record, client_id)}."
+    reason = _reason_of(outcome)
+    sentences: dict[Fate, str] = {
+        "withdrawn": "It was not sent to work: another job had used up its limit meanwhile.",
+        "standby": "It was not needed: the round closed when enough others had answered.",
+        "silent": "It did not answer before the round closed, though it was waited for.",
+        "failed": f"Its program failed: {reason}.",
+        "left out": f"The model that it sent could not be used: {reason}.",
+        "given up": f"Its work was given up in round {outcome.round}: {reason}.",
+        "too stale": f"Its update came in round {outcome.round} and was too stale: {reason}.",
+        "still at work": "Its work was not over when the last round was written.",
+    }
+    return sentences.get(outcome.fate, LOST)
 
 
-def short_fate(record: RoundRecord | None, client_id: int) -> str:
+def short_fate(outcome: ClientOutcome | None) -> str:
     """Say the same in few words, for a line of the whole cohort."""
-    fate = _fate(record, client_id)
-    if record is None or fate in (None, "lost", "used"):
+    if outcome is None or outcome.fate in ("lost", "used"):
         return "did not complete"
-    if fate == "withdrawn":
+    if outcome.fate == "withdrawn":
         return "withdrawn: used by another job"
-    if fate == "standby":
+    if outcome.fate == "standby":
         return "not needed"
-    if fate == "silent":
-        return "silent"
-    return f"{fate}: {reason_of(record, client_id)}"
+    reason = _reason_of(outcome)
+    if reason:
+        return f"{outcome.fate}: {reason}"
+    return outcome.fate
 
 
-def _fate(record: RoundRecord | None, client_id: int) -> Fate | None:
-    if record is None:
-        return None
-    return fates(record).get(client_id)
-
-
-def reason_of(record: RoundRecord, client_id: int) -> str:
-    """Return why a client failed or was left out, as its program or the server said it."""
-    reasons = {**(record.get("left_out") or {}), **(record.get("failed") or {})}
-    return printable(reasons.get(str(client_id), "").strip(), MAX_REASON).rstrip(".")
+def _reason_of(outcome: ClientOutcome) -> str:
+    """Return why an update is not used, as the client's program or the server said it."""
+    return printable(outcome.reason.strip(), MAX_REASON).rstrip(".")
 
 
 def _kept_out_sentence(log: Log, t: int, client_id: int, reason: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad, printable
-from sortition.core.round_record import RoundRecord
-from sortition.results.history import History, cohort_of, fates
+from sortition.core.round_record import RoundRecord, cohort_ids
+from sortition.results.history import History
 from sortition.results.names import ClientNames
 from sortition.studies.audit.explain import (
     MAX_REASON,
@@ -42,16 +42,18 @@ def explain_cohort(history: History, t: int, names: ClientNames) -> list[str]:
         sentences.append(f"{busy} more were online, and still at work for an earlier round.")
     sentences += [excluded_sentence(rule, ids.tolist(), names) for rule, ids in _excluded(record).items()]
     sentences += _question_sentences(record)
-    members = cohort_of(record)
+    members = cohort_ids(record)
     if not members:
         sentences.append("Nobody was chosen.")
-    fate_by_client = fates(record)
+    outcomes = history.outcomes[t]
     for member, weight in zip(members, record.get("weights") or [], strict=True):
-        if fate_by_client[member] == "used":
-            fate = ""
-        else:
-            fate = f"; {short_fate(record, member)}"
-        sentences.append(f"{names.sentence_start(member)} was chosen with weight {weight:.4g}{fate}.")
+        sentence = f"{names.sentence_start(member)} was chosen with weight {weight:.4g}"
+        outcome = outcomes[member]
+        if outcome.fate != "used":
+            sentence += f"; {short_fate(outcome)}"
+        elif outcome.round != t:
+            sentence += f"; used in round {outcome.round}"
+        sentences.append(f"{sentence}.")
     if late := record.get("late"):
         sentences.append(f"Answers to earlier rounds came from {names.list_clients(late)}: too late to be used.")
     return [*sentences, *note_sentences(_notes(record)), ONLY_A_LOG]
@@ -62,14 +64,19 @@ def explain_client(history: History, t: int, client_id: int, names: ClientNames)
     record = _record(history, t)
     sentences = _availability_sentences(record, client_id, names=names, method=history.method)
     sentences += _question_sentences(record)
-    members = cohort_of(record)
+    members = cohort_ids(record)
     if client_id in members:
         sentences.append(chosen_sentence(record.get("weights") or [], members.index(client_id)))
         guard_notes = (record.get("notes") or {}).get("guards") or {}
         if client_id in (guard_notes.get("explored") or ()):
             sentences.append(explored_sentence(history.method))
-        was_used = fates(record)[client_id] == "used"
-        sentences.append("Its update was used." if was_used else fate_sentence(record, client_id))
+        outcome = history.outcomes[t][client_id]
+        if outcome.fate != "used":
+            sentences.append(fate_sentence(outcome))
+        elif outcome.round == t:
+            sentences.append("Its update was used.")
+        else:
+            sentences.append(f"Its update was used in round {outcome.round}.")
     else:
         sentences += _not_chosen_sentences(history, record, client_id, names)
     if client_id in (record.get("late") or ()):
@@ -87,7 +94,7 @@ def _not_chosen_sentences(history: History, record: RoundRecord, client_id: int,
             return [not_eligible_sentence(rule, history.method)]
     if _was_away(record, client_id):
         return []
-    members = cohort_of(record)
+    members = cohort_ids(record)
     if not members:
         return ["It was not chosen: nobody was."]
     return [f"It was not chosen; {history.method} chose {names.list_clients(members)}."]
@@ -143,8 +150,9 @@ def _notes(record: RoundRecord) -> TomlTable:
 def _earlier_rounds(history: History, t: int, client_id: int) -> str:
     """Say how often a client was available, chosen and used before."""
     earlier = [record for record in history.records if record["round"] < t]
-    chosen = [record for record in earlier if client_id in cohort_of(record)]
-    n_used = sum(fates(record)[client_id] == "used" for record in chosen)
+    chosen = [record for record in earlier if client_id in cohort_ids(record)]
+    outcomes = [history.outcomes[record["round"]][client_id] for record in chosen]
+    n_used = sum(outcome.fate == "used" and (outcome.round or 0) < t for outcome in outcomes)
     if chosen:
         last = f", last in round {chosen[-1]['round']}"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from sortition.core.errors import StorageError
 from sortition.results import run_folder
 from sortition.results.history import History, find_history, history_of_log
 from sortition.results.names import ClientNames, read_names
+from sortition.results.outcomes import ClientOutcome
 from sortition.studies.audit import explain, explain_history
 from sortition.studies.audit.finding import disclosed_names
 from sortition.studies.audit.log_reader import Log
@@ -37,16 +39,15 @@ def why(source: Path, t: int, client: str | None = None, names_file: Path | None
     if recorded.log is None:
         return [*recorded.warnings, *_from_history(recorded, t, client)]
     log = recorded.log
-    if recorded.history is None:
-        record = None
-    else:
-        record = recorded.history.record(t)
+    outcomes: Mapping[int, ClientOutcome] = {}
+    if recorded.history is not None:
+        outcomes = recorded.history.outcomes.get(t, {})
     if client is None:
-        sentences = explain.explain_cohort(log, t, names=recorded.names, record=record)
+        sentences = explain.explain_cohort(log, t, names=recorded.names, outcomes=outcomes)
     else:
         log.round(t)  # an unknown round is said before an unknown client
         client_id = recorded.names.find(client, log.clients(t), f"in round {t}")
-        sentences = explain.explain_client(log, t, client_id, names=recorded.names, record=record)
+        sentences = explain.explain_client(log, t, client_id, names=recorded.names, outcomes=outcomes)
     return [*recorded.warnings, *log.warnings, *sentences]
 
 

@@ -26,9 +26,10 @@ PICTURE = (
 # What the server may know of clients, by information class.
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
-Places are by mean rank over federations; *separated* means by Wilcoxon's test over them, with Holm's correction.
-`{own}` is [our own method](docs/methods/{own}.md). It counts once, in its default form; its variants, which may
-know less, and the federations in which others beat it are on [the board](docs/leaderboard-2.md)."""
+The best mean rank stands first. Blue: separated from uniform by Wilcoxon's test over federations, with Holm's
+correction for all methods. Twelve federations are few for that test: a grey interval may exclude zero. `{own}` is
+[our own method](docs/methods/{own}.md), here in its default form; forms that may know less, and the federations in
+which others beat it, are on [the board](docs/leaderboard-2.md)."""
 
 
 def top_table(board: Board) -> Table:

@@ -85,11 +85,11 @@ def _track_table(track: PublishedTrack) -> str:
         if row.row != BASELINE:
             cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
         name = f"`{row.row}` (ours)" if row.row == OWN else f"`{row.row}`"
-        table.rows.append([str(place.number), name, *cells, _knowledge(row.information)])
+        table.rows.append([str(place.number), name, *cells, knowledge_text(row.information)])
     return table.markdown()
 
 
-def _knowledge(information: str) -> str:
+def knowledge_text(information: str) -> str:
     """Return an information class in words."""
     return ", ".join(KNOWLEDGE[part] for part in information.split(", "))
 

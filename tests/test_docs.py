@@ -71,14 +71,15 @@ def test_the_readme_answers_in_two_clicks_what_newcomers_ask():
         assert answer in (ROOT / page).read_text()
 
 
-def test_the_readme_says_of_its_picture_what_it_shows():
-    readme = " ".join((ROOT / "README.md").read_text().split())
+def test_readme_and_first_page_say_of_their_picture_what_it_shows():
+    pages = [" ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/index.md")]
     picture = (ROOT / "docs" / "images" / "who-is-chosen.svg").read_text()
     times = re.findall(r"each client (\d+) to (\d+) times", picture)
     assert len(times) == 3
-    assert f"chose one client {times[0][1]} times and another once" in readme
     assert times[0][0] == "1"
-    assert f"FedGS chose each client {times[2][0]} to {times[2][1]} times" in readme
+    for text in pages:
+        assert f"chose one client {times[0][1]} times and another once" in text
+        assert f"FedGS chose each client {times[2][0]} to {times[2][1]} times" in text
 
 
 def test_the_federation_lines_of_the_server_loop(tmp_path):

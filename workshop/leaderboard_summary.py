@@ -10,7 +10,7 @@ import polars as pl
 from sortition import selectors
 from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
 from sortition.leaderboard.inference import RowStanding, TrackBoard
-from sortition.leaderboard.published import PublishedTrack, published_track
+from sortition.leaderboard.published import PublishedRow, PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.standings import points_text
 from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
@@ -62,6 +62,7 @@ WORDS = """## What the words mean
 
 The suite's full name is `{version}`. `make leaderboard-2` writes this page.
 """
+NO_BREAK = "\N{NO-BREAK SPACE}"
 NOT_RUN = "No row of this track is finished: {runs} runs are stored."
 DETAILS = """<details>
 <summary>{title}</summary>
@@ -90,7 +91,7 @@ def summary_page(suite: TrackSuite, configurations: Configurations, results: pl.
 
 def _answers_table(boards: dict[str, dict[str, TrackBoard]]) -> Table:
     """Return who leads each track, our own method in its default form alone, and where that stands."""
-    table = Table("", ["question", "federations", "leads", "our method"])
+    table = Table("", ["question", "leads", "our method", "federations"])
     for track, boards_of_track in boards.items():
         board = boards_of_track[DEFAULT]
         if len(board.complete) > 1:
@@ -99,9 +100,9 @@ def _answers_table(boards: dict[str, dict[str, TrackBoard]]) -> Table:
             table.rows.append(
                 [
                     f"[{QUESTIONS[track]}](#track-{track})",
-                    str(content.cells),
-                    f"{_linked(leader.row)} {leader.gain:+.1f} [{leader.low:+.1f}, {leader.high:+.1f}]",
+                    f"{_linked(leader.row)} {_published_gain(leader)}",
                     _our_place(content),
+                    str(content.cells),
                 ]
             )
     return table
@@ -111,8 +112,17 @@ def _our_place(track: PublishedTrack) -> str:
     """Return the place and the gain of our method in its default form."""
     for place in best_places(track, len(track.rows)):
         if place.row.row == OWN:
-            return f"place {place.number}, {place.row.gain:+.1f} [{place.row.low:+.1f}, {place.row.high:+.1f}]"
+            return f"place {place.number}, {_published_gain(place.row)}"
     return "–"
+
+
+def _published_gain(row: PublishedRow) -> str:
+    return _gain_text(f"{row.gain:+.1f}", f"{row.low:+.1f}", f"{row.high:+.1f}")
+
+
+def _gain_text(gain: str, low: str, high: str) -> str:
+    """Write a gain with its interval, which no line break may part."""
+    return f"{gain} [{low}, {high}]".replace(" ", NO_BREAK)
 
 
 def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
@@ -158,8 +168,8 @@ def _comparison_cells(standing: RowStanding) -> list[str]:
     separated = "–"
     if test is not None:
         separated = f"{'yes' if test.separated else 'no'}, p = {test.adjusted:.2g}"
-    interval = f"[{points_text(standing.low)}, {points_text(standing.high)}]"
-    return [f"{points_text(standing.gain)} {interval}", separated, f"{standing.better}, {standing.worse}"]
+    gain = _gain_text(points_text(standing.gain), points_text(standing.low), points_text(standing.high))
+    return [gain, separated, f"{standing.better}, {standing.worse}"]
 
 
 def _linked(row: str) -> str:

@@ -127,6 +127,35 @@ def test_a_methods_page_is_whole():
     assert re.search(r"\| `alpha` \| weight of distance .* \| `1.0` \|", text)
 
 
+def test_deviations_stay_a_list():
+    lines = method_pages.deviations_section("fedgs").splitlines()
+    assert len([line for line in lines if line.startswith("- ")]) == 4
+
+
+def test_a_methods_page_says_its_places_on_the_leaderboard():
+    from workshop.leaderboard_standings import track_places
+
+    from sortition.leaderboard.published import load_published
+
+    published = load_published()
+    text = track_places(published, "fedgs")
+    assert text.count("| fedgs ") == len(published.tracks)
+    assert track_places(published, "microcosm").count("| microcosm-sizes ") == len(published.tracks)
+    assert "has no row" in track_places(published, "greedyfed")
+
+
+def test_the_first_page_answers_by_question():
+    text = (DOCS / "index.md").read_text()
+    for words, page in (
+        ("Has somebody asked my question?", "gallery"),
+        ("How do I add a method of my own?", "tutorials/own-method"),
+        ("Flower", "flower"),
+        ("What do the statistics mean?", "statistics"),
+        ("Does it reproduce FedGS", "reproduction/fedgs"),
+    ):
+        assert re.search(rf"\[{re.escape(words)}[^\]]*\]\({page}\.md\)", text), words
+
+
 def test_the_guide_names_every_method_and_no_other():
     table = method_pages.knowledge_table()
     assert sorted(re.findall(r"\(methods/([\w-]+)\.md\)", table)) == discover()

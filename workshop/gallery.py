@@ -1,11 +1,13 @@
-"""docs/gallery.md: example studies by question, each with its file, what its runs said, and a picture.
+"""docs/gallery.md: example studies by question, each with its file, what the runs said, and a picture.
 
 ``python -m workshop gallery`` runs all files of ``examples/gallery``, for some minutes, and writes page and pictures.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +50,9 @@ the study whose question is nearest to yours, and put in your data, model and me
 verdicts below come from these small studies, with the seeds of their files. They show how to ask a question; they
 decide nothing about your federation.
 
-This page is written by `python -m workshop gallery`.
+{questions}
 """
+END = "`python -m workshop gallery` runs these studies and writes this page.\n"
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,9 @@ def read_example(path: Path) -> Example:
 
 def write_gallery() -> None:
     """Run every study of the gallery, and write the page and its pictures."""
-    sections = [INTRODUCTION]
-    for example in read_examples():
+    examples = read_examples()
+    sections = [introduction(examples)]
+    for example in examples:
         with tempfile.TemporaryDirectory() as folder:
             result = study(FILES / f"{example.name}.toml", out=folder)
             picture = PICTURE_OF[example.name]
@@ -101,7 +105,18 @@ def write_gallery() -> None:
                 picture.chart, PICTURES / f"{example.name}.svg", setting=picture.setting, width=WIDTH
             )
             sections.append(write_section(example, result.conclusions, figure.caption))
-    PAGE.write_text("\n".join(sections), encoding="utf-8")
+    PAGE.write_text("\n".join([*sections, END]), encoding="utf-8")
+
+
+def introduction(examples: Sequence[Example]) -> str:
+    """Return the head of the page: what it is, and the questions as links to their sections."""
+    links = [f"- [{example.question}](#{heading_anchor(example.question)})" for example in examples]
+    return INTRODUCTION.format(questions="\n".join(links))
+
+
+def heading_anchor(heading: str) -> str:
+    """Return the address of a heading, as GitHub and the site write it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def write_section(example: Example, conclusions: list[str], caption: str) -> str:
@@ -115,7 +130,7 @@ def write_section(example: Example, conclusions: list[str], caption: str) -> str
 
 *{caption}*
 
-What its runs said:
+What the runs said:
 
 {verdicts}
 

@@ -19,13 +19,17 @@ from workshop.leaderboard_diagram import draw_diagram
 
 KINDS = ("data", "partition", "availability", "cohort", "dropout")
 METHODS_BY_FAMILY = 8  # columns of the tables by family
-INTRODUCTION = """# Leaderboard
+INTRODUCTION = """# Leaderboard, suite 1: by rounds
 
-*Written by `make leaderboard`; do not edit.* Which selection method should one use? Methods with their default
-parameters on the frozen suite `{version}`: {cells} federations of {clients} clients, each data × partition ×
-availability × cohort × dropout. A seed is one partition, initial model, availability and order of batches, shared by
-all methods. [Suite 2](leaderboard-2.md) asks by the clock, too, on other federations and under
-[rules](leaderboard-rules.md) by which others can join.
+Which selection method should one use where all devices are equally fast? The suite `{version}` has {cells} frozen
+federations of {clients} clients, in which every method ran with its default parameters. [Suite 2](leaderboard-2.md) is
+newer: it asks by the clock, too, on other federations and under [rules](leaderboard-rules.md) by which others can join.
+[What the words mean](#what-the-words-mean) stands below the tables.
+"""
+DEFINITIONS = """## What the words mean
+
+A federation, or cell, is data × partition × availability × cohort × dropout. A seed is one partition, initial model,
+availability and order of batches, shared by all methods.
 
 **AUC** is the mean test accuracy over the rounds of a run: who learns faster stands higher. **Last 10** is the mean
 over the last ten rounds. A *gain* is a method's figure minus that of uniform sampling on the same seeds, in points of
@@ -48,6 +52,8 @@ parameters of one method. This is how to write them in a study (in Python: `so.l
 What the suite does not show: all devices are equally fast, so methods that choose by speed (FedCS, TiFL, Oort's system
 factor, CS-UCB-Q) cannot gain by it, and FedCS is uniform sampling here. Batch partitioning pays for privacy over
 rounds, which accuracy does not show.
+
+`make leaderboard` writes this page.
 """
 WHY_ABSENT = {  # method → why it has no runs
     "full": "trains everybody, beyond the budget, and is never ranked",
@@ -81,13 +87,7 @@ A method chooses whom, and how much each update weighs. Here every cohort is wei
 def page_markdown(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     """Return the whole page as Markdown; ``picture`` is the diagram's address, where there is one."""
     plain = plain_rows(rows)
-    introduction = INTRODUCTION.format(
-        version=suite.version,
-        cells=len(suite.cell),
-        clients=suite.clients,
-        variants=variants_table(plain).markdown(),
-    )
-    parts = [introduction]
+    parts = [INTRODUCTION.format(version=suite.version, cells=len(suite.cell), clients=suite.clients).rstrip()]
     for half in reversed(HALVES):
         board = Board(suite, suite.cells(half), plain)
         parts.append(f"## The half *{half}*")
@@ -98,7 +98,8 @@ def page_markdown(suite: Suite, rows: pl.DataFrame, picture: str | None = None) 
         if half == "held-out" and board.ranked:
             parts += ["### By family of scenario", *(table.markdown() for table in _family_tables(board))]
             parts += _tuned_and_weighed_parts(suite, rows)
-    parts += ["## The cells", _cells_table(suite).markdown(), JOIN]
+    definitions = DEFINITIONS.format(variants=variants_table(plain).markdown()).rstrip()
+    parts += [definitions, "## The cells", _cells_table(suite).markdown(), JOIN]
     return "\n\n".join(parts).rstrip() + "\n"
 
 

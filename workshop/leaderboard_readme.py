@@ -26,9 +26,10 @@ PICTURE = (
 # What the server may know of clients, by information class.
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
-Places are by mean rank over federations; *separated* means by Wilcoxon's test over them, with Holm's correction.
-`{own}` is [our own method](docs/methods/{own}.md). It counts once, in its default form; its variants, which may
-know less, and the federations in which others beat it are on [the board](docs/leaderboard-2.md)."""
+The best mean rank stands first. Blue: separated from uniform by Wilcoxon's test over federations, with Holm's
+correction for all methods. Twelve federations are few for that test: a grey interval may exclude zero. `{own}` is
+[our own method](docs/methods/{own}.md), here in its default form; forms that may know less, and the federations in
+which others beat it, are on [the board](docs/leaderboard-2.md)."""
 
 
 def top_table(board: Board) -> Table:
@@ -84,11 +85,11 @@ def _track_table(track: PublishedTrack) -> str:
         if row.row != BASELINE:
             cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
         name = f"`{row.row}` (ours)" if row.row == OWN else f"`{row.row}`"
-        table.rows.append([str(place.number), name, *cells, _knowledge(row.information)])
+        table.rows.append([str(place.number), name, *cells, knowledge_text(row.information)])
     return table.markdown()
 
 
-def _knowledge(information: str) -> str:
+def knowledge_text(information: str) -> str:
     """Return an information class in words."""
     return ", ".join(KNOWLEDGE[part] for part in information.split(", "))
 

@@ -11,9 +11,11 @@ from sortition.leaderboard.entrants import BASELINE, Configurations, load_config
 from sortition.leaderboard.published import STANDINGS_FILE, Published, PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
+from sortition.leaderboard.track_tables import OWN
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop.leaderboard_site import RESULTS
+from workshop.leaderboard_top import best_places
 
 ROWS_SHOWN = 3  # of methods that gain most
 TRACK_WORDS = {
@@ -60,6 +62,31 @@ def best_rows(published: Published) -> str:
         parts.append(f"*{track}* ({TRACK_WORDS[track]}; {content.cells} held-out federations):")
         parts.append(_best_by_knowledge(content).markdown())
     return "\n\n".join(parts) + "\n"
+
+
+def track_places(published: Published, method: str) -> str:
+    """Return where a method and its variants stand in each track, as Markdown for the page of the method."""
+    table = Table("", ["track", "row", "place", "gain over uniform, points", "separated"])
+    for track, content in published.tracks.items():
+        places = {place.row.row: place.number for place in best_places(content, len(content.rows))}
+        for row in content.rows:
+            if not _is_row_of(row.row, method):
+                continue
+            number = "variant"
+            if row.row in places:
+                number = f"{places[row.row]} of {len(places)}"
+            cells = ["–", "–"]
+            if row.row != BASELINE:
+                cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
+            table.rows.append([f"{TRACK_WORDS[track]} ({content.cells} federations)", row.row, number, *cells])
+    if not table.rows:
+        return "It has no row on [the leaderboard](../leaderboard-2.md); [the rules](../leaderboard-rules.md) say why."
+    return f"On [the leaderboard](../leaderboard-2.md), by mean rank:\n\n{table.markdown()}"
+
+
+def _is_row_of(row: str, method: str) -> bool:
+    """Whether a row is a method, or our own method in another form."""
+    return row == method or (method == OWN and row.startswith(f"{OWN}-"))
 
 
 def _best_by_knowledge(track: PublishedTrack) -> Table:

@@ -7,55 +7,130 @@ from pathlib import Path
 
 import polars as pl
 
-from sortition.leaderboard.entrants import Configurations, load_configurations
-from sortition.leaderboard.inference import TrackBoard
+from sortition import selectors
+from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
+from sortition.leaderboard.inference import RowStanding, TrackBoard
+from sortition.leaderboard.published import PublishedRow, PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
-from sortition.leaderboard.track_boards import boards_by_title
-from sortition.leaderboard.track_tables import family_table, sensitivity_table, standings_table, verdict_sentences
+from sortition.leaderboard.standings import points_text
+from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
+from sortition.leaderboard.track_tables import OWN, family_table, sensitivity_table, verdict_sentences
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop import DOCS
+from workshop.leaderboard_readme import knowledge_text
 from workshop.leaderboard_site import RESULTS
+from workshop.leaderboard_top import best_places
 
 PAGE = DOCS / "leaderboard-2.md"
-INTRODUCTION = """# Leaderboard, suite 2
+QUESTIONS = {  # of the tracks
+    "rounds": "Who learns faster, round by round?",
+    "seconds": "Who learns faster by the clock, on devices that differ?",
+    "overlap": "Who learns faster by the clock where rounds overlap?",
+    "adversaries": "Who keeps learning where a tenth of the clients attack?",
+}
+INTRODUCTION = """# Leaderboard
 
-*Written by `make leaderboard-2`; do not edit.* Every method on the frozen suite `{version}`: {cells} federations in
-four tracks. What is compared, how, and who may join: [the rules](leaderboard-rules.md). [Suite 1](leaderboard.md) is
-kept under its own name.
+![Points of accuracy over uniform sampling, by rounds and by the clock: the five best methods of each track and uniform\
+ sampling](images/leaderboard-2.svg)
 
-<a href="_static/leaderboard-2.html">**The board**</a>: sortable, with curves of every cell, profiles and downloads. It
-is one file that works without a network.
+Which clients should train next? Every method ran with its default parameters in federations that were fixed
+beforehand. The figures are of the held-out ones, on which nothing was tuned. *Gain*: points of accuracy over uniform
+sampling, with a 95 % interval.
 
-*Gain* is the mean difference of *area* (the mean accuracy over rounds, or over the time budget) from uniform sampling,
-in points; families of cells weigh equally. *p* is Wilcoxon's over cells with Holm's correction over the table; *n.s.*:
-not separated at 5 %.
+{answers}
+
+<a href="_static/leaderboard-2.html">**Open the board**</a>: all rows and columns, to sort and filter, with the curves
+of every federation and downloads. It is one file that works without a network. What is compared, how, and who may join:
+[the rules](leaderboard-rules.md). [Suite 1](leaderboard.md) is older, and counts rounds.
 """
+WORDS = """## What the words mean
+
+- *Gain* is the mean difference of *area* from uniform sampling, in points; families of federations weigh equally. Area
+  is the mean accuracy over the rounds, or over the time budget.
+- *Separated from uniform*: Wilcoxon's test over the federations of the track, with Holm's correction for all rows, at
+  5 %. With few federations and many rows it separates only what is clear; on the tracks with six and with four it can
+  separate nothing.
+- *Mean rank*: the mean place by area over the federations; 1 is best. *Better, worse*: in how many federations a method
+  is ahead of uniform sampling, and behind.
+- *The server knows*: clients' sizes; *numbers* are what single clients send, such as losses and durations; *updates*
+  are those of single clients, which secure aggregation hides.
+- A *family* is what makes clients differ: labels, sizes, features, noise (wrong labels), or a natural federation.
+- The name of a federation gives its track, data, model where it is not the usual one, partition, availability, and what
+  is special: `r-fashion-cnn-2shards-ln` is by rounds, on Fashion-MNIST, with a CNN, two shards a client and lognormal
+  availability.
+
+The suite's full name is `{version}`. `make leaderboard-2` writes this page.
+"""
+NO_BREAK = "\N{NO-BREAK SPACE}"
 NOT_RUN = "No row of this track is finished: {runs} runs are stored."
+DETAILS = """<details>
+<summary>{title}</summary>
+
+{text}
+
+</details>"""
 
 
 def summary_page(suite: TrackSuite, configurations: Configurations, results: pl.DataFrame) -> str:
-    """Return the whole page as Markdown."""
-    parts = [INTRODUCTION.format(version=suite.version, cells=len(suite.cell))]
-    for track in TRACKS:
-        parts.append(f"## Track *{track}*")
-        boards = boards_by_title(suite, track, configurations, results)
+    """Return the whole page as Markdown: the answers, then a section per track, then what the words mean."""
+    boards = {track: boards_by_title(suite, track, configurations, results) for track in TRACKS}
+    parts = [INTRODUCTION.format(answers=_answers_table(boards).markdown())]
+    for track, boards_of_track in boards.items():
+        parts += [f"## Track *{track}*", QUESTIONS[track]]
         runs_of_track = results.filter(pl.col("track") == track).height
-        if not any(board.complete for board in boards.values()):
+        if not any(board.complete for board in boards_of_track.values()):
             parts.append(NOT_RUN.format(runs=runs_of_track))
-        for title, board in boards.items():
+        for title, board in boards_of_track.items():
             if board.complete:
                 parts += _board_parts(title, board)
-    parts += ["## The cells", _cells_table(suite).markdown()]
-    return "\n\n".join(parts).rstrip() + "\n"
+        parts.append(DETAILS.format(title="The federations", text=_cells_table(suite, track).markdown()))
+    parts.append(WORDS.format(version=suite.version))
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _answers_table(boards: dict[str, dict[str, TrackBoard]]) -> Table:
+    """Return who leads each track, our own method in its default form alone, and where that stands."""
+    table = Table("", ["question", "leads", "our method", "federations"])
+    for track, boards_of_track in boards.items():
+        board = boards_of_track[DEFAULT]
+        if len(board.complete) > 1:
+            content = published_track(board)
+            leader = best_places(content, 1)[0].row
+            table.rows.append(
+                [
+                    f"[{QUESTIONS[track]}](#track-{track})",
+                    f"{_linked(leader.row)} {_published_gain(leader)}",
+                    _our_place(content),
+                    str(content.cells),
+                ]
+            )
+    return table
+
+
+def _our_place(track: PublishedTrack) -> str:
+    """Return the place and the gain of our method in its default form."""
+    for place in best_places(track, len(track.rows)):
+        if place.row.row == OWN:
+            return f"place {place.number}, {_published_gain(place.row)}"
+    return "–"
+
+
+def _published_gain(row: PublishedRow) -> str:
+    return _gain_text(f"{row.gain:+.1f}", f"{row.low:+.1f}", f"{row.high:+.1f}")
+
+
+def _gain_text(gain: str, low: str, high: str) -> str:
+    """Write a gain with its interval, which no line break may part."""
+    return f"{gain} [{low}, {high}]".replace(" ", NO_BREAK)
 
 
 def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
     ranking = board.ranking()
     yield f"### {title.capitalize()} parameters"
-    yield f"{len(board.cells)} held-out cells, {board.runs.height} runs, {len(board.complete)} rows."
+    yield _standings_table(board).markdown()
+    yield f"{len(board.cells)} held-out federations, {board.runs.height} runs, {len(board.complete)} rows."
     yield "\n".join(f"- {sentence}" for sentence in verdict_sentences(board))
-    yield standings_table(board).markdown()
     if board.unfinished:
         lacking = [f"{row} (lacks {count} runs)" for row, count in board.unfinished.items()]
         yield f"Not finished, hence without a rank: {', '.join(lacking)}."
@@ -65,22 +140,55 @@ def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
         f"Mean ranks that are {ranking.critical:.2f} or more apart differ by Nemenyi's test at 5 % "
         f"(Friedman: p = {ranking.p:.1g})."
     )
-    yield "By family:"
-    yield family_table(board).markdown()
-    yield "Without one data set:"
-    yield sensitivity_table(board).markdown()
+    yield DETAILS.format(title="Gains by family of federations", text=family_table(board).markdown())
+    yield DETAILS.format(title="Who leads without one data set", text=sensitivity_table(board).markdown())
 
 
-def _cells_table(suite: TrackSuite) -> Table:
-    table = Table("", ["cell", "track", "half", "family", "data", "model", "clients", "cohort", "budget"])
+def _standings_table(board: TrackBoard) -> Table:
+    """Return a row per method with the columns that a page has room for; the board has them all."""
+    table = Table("", ["method", "the server knows", "mean rank", "gain", "separated from uniform", "better, worse"])
+    for standing in board.standings():
+        figures = ["–", "–", "–"]
+        if standing.row != BASELINE:
+            figures = _comparison_cells(standing)
+        table.rows.append(
+            [
+                _linked(standing.row),
+                knowledge_text(standing.information),
+                f"{standing.ranks['area']:.2f}",
+                *figures,
+            ]
+        )
+    return table
+
+
+def _comparison_cells(standing: RowStanding) -> list[str]:
+    """Return the cells that compare a row with uniform sampling."""
+    test = standing.baseline_test
+    separated = "–"
+    if test is not None:
+        separated = f"{'yes' if test.separated else 'no'}, p = {test.adjusted:.2g}"
+    gain = _gain_text(points_text(standing.gain), points_text(standing.low), points_text(standing.high))
+    return [gain, separated, f"{standing.better}, {standing.worse}"]
+
+
+def _linked(row: str) -> str:
+    """Return the name of a row, with a link to its method's page where we have one."""
+    name = OWN if row.startswith(OWN) else row
+    return f"[{row}](methods/{name}.md)" if name in selectors.discover() else f"`{row}`"
+
+
+def _cells_table(suite: TrackSuite, track: str) -> Table:
+    table = Table("", ["federation", "half", "family", "data", "model", "clients", "cohort", "budget"])
     for cell in suite.cell:
+        if cell.track != track:
+            continue
         setting = suite.setting(cell)
         budget = f"{cell.seconds:g} s" if cell.seconds is not None else f"{setting['rounds']} rounds"
         clients = setting["data"].get("clients", "all")
         table.rows.append(
             [
                 cell.name,
-                cell.track,
                 cell.half,
                 cell.family,
                 suite.data_of(cell),

@@ -23,7 +23,7 @@ from sortition.leaderboard.published import load_published
 from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.suite import load_suite
 from workshop.leaderboard_excerpts import best_methods, method_section
-from workshop.leaderboard_standings import best_rows
+from workshop.leaderboard_standings import best_rows, track_places
 from workshop.marks import fill_marks
 from workshop.reference_pages import (
     attribute_meanings,
@@ -47,10 +47,13 @@ methods are shown in the same run.
 BOARD = """
 ## On the leaderboard
 
+{places}
+
+On [suite 1](../leaderboard.md), which counts rounds:
+
 {standing}
 *AUC gain*: mean test accuracy over the rounds minus that of uniform sampling, in points, with a 95 % interval;
-*better/worse*: federations with a significant difference; *MB*: all traffic of a run; *ms*: one selection. All methods
-and how they were compared: [leaderboard](../leaderboard.md).
+*better/worse*: federations with a significant difference; *MB*: all traffic of a run; *ms*: one selection.
 """
 COST = """
 ## Cost
@@ -125,7 +128,7 @@ def deviations_section(name: str) -> str:
     """Return the section on what differs from the paper, as the file's header says it."""
     header = inspect.getdoc(sys.modules[selectors.find(name).__module__]) or ""
     match = re.search(r"^Deviations?:? ?(.*?)(?=\n\n|\Z)", header, re.DOTALL | re.MULTILINE)
-    words = (match.group(1) if match else "None.").lstrip(", ")
+    words = (match.group(1) if match else "None.").lstrip(", \n")
     if not words.startswith("- "):
         words = " ".join(words.split())
     if words[0].isascii():  # a Greek letter is a symbol and stays small
@@ -188,7 +191,7 @@ def method_page(text: str, name: str, docs: Path) -> str:
         [
             with_picture(text, name, docs).rstrip(),
             "\n",
-            BOARD.format(standing=standing),
+            BOARD.format(places=track_places(load_published(), name), standing=standing),
             cost_section(name),
             facts_sections(name),
         ]

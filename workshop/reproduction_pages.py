@@ -150,20 +150,29 @@ def summary(extents: Extents) -> str:
 
     A dagger marks results that another reading of the paper changes; docs/reproduction/README.md says how.
     """
-    table = Table("", ["paper", "result", "runs", "verdict", "here"])
+    table = Table("", ["paper", "verdict", "what we measured"])
     for item in load_items():
         if not item.short:
             continue
         extent = extents.get(item.preset)
         page = f"[{item.paper}](docs/reproduction/{extent.page})" if extent is not None else item.paper
-        state = extent.state.replace(" runs", "") if extent is not None else "never run"
         mark = OTHER_READING if item.other else ""
-        table.rows.append([page, item.what, state, item.verdict, f"{item.short}{mark}"])
+        table.rows.append([page, _verdict_in_short(item, extent), f"{item.short}{mark}"])
     pointer = (
+        "*Direction only*: the paper's method is ahead, but by less than there or not everywhere. "
         f"Every verdict with its reason, and what another reading of a paper ({OTHER_READING}) gives: "
         "[reproduction](docs/reproduction/README.md)."
     )
     return f"{table.markdown()}\n\n{counts_sentence(extents)} {pointer}"
+
+
+def _verdict_in_short(item: Item, extent: Extent | None) -> str:
+    """Return the verdict on an entry, and how far it was run where that is not in full."""
+    if extent is None:
+        return "never run"
+    if extent.coverage == "in full":
+        return item.verdict
+    return f"{item.verdict} ({extent.coverage})"
 
 
 def counts_sentence(extents: Extents) -> str:

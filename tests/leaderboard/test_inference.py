@@ -155,8 +155,8 @@ def test_words_say_where_our_own_method_loses(tmp_path: Path) -> None:
     suite = made_up_suite(tmp_path, cells=3)
     levels = {"uniform": [0.5, 0.5, 0.5], "microcosm": [0.7, 0.7, 0.4], "oort": [0.6, 0.8, 0.5]}
     words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
-    assert "in 2 of 3 cells another method beats it: cell-01 (oort, -10.0), cell-02" in words
-    assert "It does not gain over uniform in the families noise." in words
+    assert "in 2 of 3 federations another method beats it: cell-01 (oort, -10.0), cell-02" in words
+    assert "It does not gain over uniform in noise (by family)." in words
 
 
 def test_words_say_from_whom_our_default_is_separated(tmp_path: Path) -> None:
@@ -170,6 +170,6 @@ def test_words_say_from_whom_our_default_is_separated(tmp_path: Path) -> None:
     }
     words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
     assert (
-        "is ahead of, and separated from, 1 of 3 rows of others (Wilcoxon over cells, Holm over 3 tests: p ≤" in words
+        "is ahead of, and separated from, 1 of 3 rows of others (Wilcoxon over federations, Holm over 3 tests: p ≤" in words
     )
     assert "; not separated: like; behind: better." in words

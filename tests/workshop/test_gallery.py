@@ -6,7 +6,17 @@ import tomllib
 
 import pytest
 from tests.test_cli import call
-from workshop.gallery import FILES, PAGE, PICTURE_OF, PICTURES, command_text, read_example, read_examples
+from workshop.gallery import (
+    END,
+    FILES,
+    PAGE,
+    PICTURE_OF,
+    PICTURES,
+    command_text,
+    introduction,
+    read_example,
+    read_examples,
+)
 
 from sortition.studies import study
 
@@ -43,3 +53,11 @@ def test_the_page_shows_the_file_as_it_is(example):
     assert f"## {example.question}\n\n{example.explanation}\n" in page
     assert f"{command_text(example)}\n\n```toml\n{example.text.rstrip()}\n```" in page
     assert f"(images/gallery/{example.name}.svg)" in page
+
+
+def test_the_page_begins_with_its_questions_as_links():
+    page = PAGE.read_text(encoding="utf-8")
+    head = introduction(read_examples())
+    assert page.startswith(head)
+    assert page.endswith(END)
+    assert "- [Three hospitals: need I wait for all of them in each round?](#three-hospitals-need-i-wait-for" in head

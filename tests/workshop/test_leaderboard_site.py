@@ -87,7 +87,18 @@ def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame
     assert text.count("### Default parameters") == 4
     assert text.count("### Tuned parameters") == 2
     assert text.count("First by mean rank is") == 6
-    assert "Without one data set:" in text
+    assert text.count("<summary>Who leads without one data set</summary>") == 6
+
+
+def test_the_page_in_markdown_opens_with_picture_and_answers_and_its_tables_fit(results: pl.DataFrame) -> None:
+    text = summary_page(SUITE, CONFIGURATIONS, results)
+    before_tracks = text[: text.index("## Track *rounds*")]
+    assert before_tracks.index("images/leaderboard-2.svg") < before_tracks.index("| question ")
+    for track in ("rounds", "seconds", "overlap", "adversaries"):
+        assert f"](#track-{track})" in before_tracks
+        assert f"## Track *{track}*" in text
+    assert max(line.count("|") for line in text.splitlines()) <= 9, "eight columns fit beside the side bar"
+    assert text.index("## What the words mean") > text.index("## Track *adversaries*")
 
 
 def test_the_kept_page_is_what_the_stored_results_give() -> None:
@@ -121,6 +132,9 @@ def test_in_a_browser(page: Path, tmp_path: Path, width: int, height: int) -> No
         assert len(browser.evaluate(rows)) == ROWS
         assert browser.evaluate("document.documentElement.scrollWidth") <= width, "nothing is wider than the window"
         browser.evaluate("document.querySelector('[data-track=seconds]').click()")
+        table = "document.getElementById('standings')"
+        if width == 1280:
+            assert browser.evaluate(f"{table}.scrollWidth <= {table}.parentElement.clientWidth"), "no column is cut"
         assert "by the clock" in browser.evaluate("document.querySelector('#question').textContent")
         assert browser.evaluate("document.querySelectorAll('#profiles svg').length") == 2
         assert browser.evaluate("document.querySelectorAll('#diagram svg').length") == 1

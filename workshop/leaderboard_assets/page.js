@@ -9,10 +9,10 @@ const QUESTIONS = {
   adversaries: "Who keeps learning where a tenth of the clients attack and know the guards?",
 };
 const COLUMNS = [
-  ["row", "method", "text"], ["rank", "mean rank"], ["gain", "gain of area, points"], ["low", "95 % interval"],
-  ["pBaseline", "p against uniform"], ["pLeader", "p against best other"], ["end", "gain at the end"], ["better", "better / worse cells"], ["information", "server knows", "text"],
-  ["reachedShare", "runs at target"], ["rankSeconds", "rank by seconds to target"], ["worstGain", "worst cell"], ["failures", "failed"],
-  ["megabytes", "MB a run"], ["milliseconds", "ms a selection"]];
+  ["row", "method", "text"], ["rank", "mean rank"], ["gain", "gain, points"], ["low", "95 % interval"],
+  ["pBaseline", "p, uniform"], ["pLeader", "p, best other"], ["end", "gain at the end"], ["better", "better / worse"], ["information", "server knows", "text"],
+  ["reachedShare", "runs at target"], ["rankSeconds", "rank by seconds"], ["worstGain", "worst cell"], ["failures", "failed"],
+  ["megabytes", "MB a run"], ["milliseconds", "ms a choice"]];
 const TIMED = ["reachedShare", "rankSeconds"];
 const ASCENDING = ["row", "information", "rank", "rankSeconds", "pBaseline", "pLeader", "failures", "megabytes", "milliseconds"];
 const TEXTS = ["half", "family", "data", "model", "best", "first"];
@@ -97,7 +97,7 @@ function drawStandings() {
   const timed = currentTrack().timed;
   const columns = COLUMNS.filter(([key]) => timed || !TIMED.includes(key));
   const head = make("tr");
-  head.append(make("th", "in charts", { scope: "col" }));
+  head.append(make("th", "chart", { scope: "col" }));
   for (const [key, title, kind] of columns) {
     const cell = make("th", null, { scope: "col", "aria-sort": state.sort === key ? (state.up ? "ascending" : "descending") : "none" });
     if (kind) cell.className = kind;
@@ -113,8 +113,9 @@ function drawStandings() {
   byId("status").textContent = table
     ? `${rows.length} of ${table.rows.length} rows; ${familyCells().length} held-out cells${state.family === "all" ? "" : ` of the family ${state.family}`}.`
     : "This table has no finished rows yet.";
-  byId("legend").textContent = "Gain: mean difference of area from uniform, families weighed equally. p: Wilcoxon over cells, Holm's correction; below 0.05 is called separated. " +
-    (state.family === "all" ? "" : "In one family there are too few cells for tests. ") + "Ties share ranks; a failed run counts as the worst. Rows without the mark “verified” were run by their authors or by us only.";
+  byId("legend").textContent = "Gain: mean difference of area from uniform, families weighed equally. p: Wilcoxon over cells, Holm's correction; below 0.05 is called separated, and the others are grey. " +
+    (state.family === "all" ? "" : "In one family there are too few cells for tests. ") + "Ties share ranks; a failed run counts as the worst. Rows without the mark “verified” were run by their authors or by us only. " +
+    "The server knows: public is sizes and who is there; scalars are numbers that single clients send, such as losses and durations; labels are label counts; updates are those of single clients.";
 }
 
 function sortBy(key) {
@@ -164,14 +165,16 @@ function standingsCell(row, key) {
     case "better": return make("td", row.row === "uniform" ? "–" : `${row.better} / ${row.worse}`);
     case "reachedShare": return make("td", row.reached ? `${row.reached[0]}/${row.reached[1]}` : "–");
     case "failures": return make("td", String(row.failures));
+    case "megabytes": case "milliseconds": return make("td", fixed(row[key], 1));
     default: return make("td", fixed(row[key], 2));
   }
 }
 
 function testCell(test) {
   if (!test) return make("td", "–");
-  const text = test.separated ? String(test.p) : `${test.p} not separated`;
-  return make("td", text, { title: `against ${test.against}` });
+  const cell = make("td", String(test.p), { title: `against ${test.against}${test.separated ? "" : ": not separated"}` });
+  if (!test.separated) cell.className = "weak";
+  return cell;
 }
 
 function simpleTable(id, titles, rows) {
@@ -342,13 +345,19 @@ function drawFilters() {
   options(byId("family"), [["all", "all, weighed equally"], ...families.map((name) => [name, name])], state.family);
 }
 
+function wordsItem(sentence) { // every second piece stands between backticks
+  const item = make("li");
+  item.append(...sentence.split("`").map((piece, position) => (position % 2 ? make("code", piece) : piece)));
+  return item;
+}
+
 function drawWords() {
   const table = currentTable();
   byId("question").textContent = QUESTIONS[state.track];
   const unfinished = Object.entries((currentTrack().unfinished || {})[state.table] || {}).map(([row, runs]) => `${row} (lacks ${runs} runs)`);
   const words = [...(table ? table.words : []), ...(unfinished.length ? [`Not finished, hence without a rank: ${unfinished.join(", ")}.`] : [])];
   if (currentTrack().overCap.length) words.push(`Without a rank, since they took more hours than the rules allow: ${currentTrack().overCap.join(", ")}.`);
-  byId("words").replaceChildren(...words.map((sentence) => make("li", sentence)));
+  byId("words").replaceChildren(...words.map(wordsItem));
   byId("words-section").hidden = !words.length;
   byId("diagram").innerHTML = table ? table.diagram : ""; // made by us, names are escaped there
   for (const id of ["difference", "profiles-section", "families-section", "sensitivity-section"]) byId(id).hidden = !table;

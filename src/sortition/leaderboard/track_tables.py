@@ -95,11 +95,11 @@ def _leader_sentence(standings: Sequence[RowStanding]) -> str:
     alike = [row.row for row in followers if row.leader_test and not row.leader_test.separated]
     sentence = f"First by mean rank is {leader.row} ({points_text(leader.gain)} points over uniform)"
     if leader.baseline_test is not None and not leader.baseline_test.separated:
-        sentence += ", not separated from uniform where every row is tested against uniform"
+        sentence += "; where every row is tested against uniform, it is not separated from it"
     if not alike:
-        return f"{sentence}; tested against every other row, it is separated from all {len(followers)}."
+        return f"{sentence}. Tested against every other row, it is separated from all {len(followers)}."
     return (
-        f"{sentence}; tested against every other row, it is not separated from {len(alike)} of {len(followers)}: "
+        f"{sentence}. Tested against every other row, it is not separated from {len(alike)} of {len(followers)}: "
         f"{', '.join(alike)}."
     )
 
@@ -119,7 +119,7 @@ def _default_sentences(board: TrackBoard) -> list[str]:
     )
     if ahead:
         largest = max(tests[row].adjusted for row in ahead)
-        sentence += f" (Wilcoxon over cells, Holm over {len(other_rows)} tests: p ≤ {largest:.2g})"
+        sentence += f" (Wilcoxon over federations, Holm over {len(other_rows)} tests: p ≤ {largest:.2g})"
     sentence += _rows_clause("not separated", [row for row in other_rows if row not in separated])
     sentence += _rows_clause("behind", [row for row in separated if row not in ahead])
     return [f"{sentence}."]
@@ -148,10 +148,10 @@ def _own_method_sentences(board: TrackBoard, standings: Sequence[RowStanding]) -
     sentences = []
     if lost:
         sentences.append(
-            f"Of our own rows {best_own} is the best; in {len(lost)} of {len(means)} cells another method beats it: "
-            f"{', '.join(lost)}."
+            f"Of our own rows {best_own} is the best; in {len(lost)} of {len(means)} federations another method beats "
+            f"it: {', '.join(lost)}."
         )
     weak = [family for family, gain in our_standings[0].by_family.items() if gain <= 0]
     if weak:
-        sentences.append(f"It does not gain over uniform in the families {', '.join(weak)}.")
+        sentences.append(f"It does not gain over uniform in {', '.join(weak)} (by family).")
     return sentences

@@ -202,7 +202,7 @@ class Setup:
             return self
         return replace(self, world=world)
 
-    def reachable(self, t: int, clock: float | None = None) -> Array:
+    def reachable(self, t: int, clock: float) -> Array:
         """Return a mask (N,) of the clients that can be reached in round t, which begins at this second."""
         mask = self._availability_mask(t, clock)
         present = self.faults.present(t)
@@ -214,13 +214,13 @@ class Setup:
                 mask = mask & ~away_mask
         return mask
 
-    def _availability_mask(self, t: int, clock: float | None) -> Array:
+    def _availability_mask(self, t: int, clock: float) -> Array:
         """Return a mask (N,) of the clients that are available, by rounds, or by slots of the clock."""
         n_clients = self.world.n_clients
         if self.availability is None:
             return np.ones(n_clients, bool)
         slot = t
-        if self.pace.slot is not None and clock is not None:
+        if self.pace.slot is not None:
             slot = int(clock // self.pace.slot)
         mask = np.asarray(self.availability.at(slot))
         if mask.dtype != np.bool_ or mask.shape != (n_clients,):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -15,6 +15,7 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.inputs import shape_of
 from sortition.core.population import Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
 from sortition.data.client_skew import add_label_noise, apply_styles
@@ -310,6 +311,12 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     )
 
 
-def availability_bits(setup: Setup, rounds: int) -> Array:
-    """Return who was reachable when, packed into bits: (rounds, ⌈N/8⌉)."""
-    return np.stack([np.packbits(setup.reachable(t)) for t in range(rounds)])
+def starting_clocks(records: Sequence[RoundRecord]) -> list[float]:
+    """Return the simulated second at which each of these rounds began: the clock of the record before it."""
+    previous_clocks = [record.get("clock") or 0.0 for record in records[:-1]]
+    return [0.0, *previous_clocks][: len(records)]
+
+
+def availability_bits(setup: Setup, clocks: Sequence[float]) -> Array:
+    """Return who was reachable in the rounds that began at these seconds, packed into bits: (rounds, ⌈N/8⌉)."""
+    return np.stack([np.packbits(setup.reachable(t, clock)) for t, clock in enumerate(clocks)])

@@ -196,8 +196,8 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     arrays: dict[str, Array] = {"sizes": world.holdings.sizes}
     if world.has_label_counts:
         arrays["label_counts"] = world.label_counts
-    if config.rounds is not None and _stores_availability(run, config.rounds):
-        arrays["availability"] = build_federation.availability_bits(run.setup, config.rounds)
+    if config.rounds is not None and not _availability_needs_clock(run) and _stores_availability(run, config.rounds):
+        arrays["availability"] = build_federation.availability_bits(run.setup, clocks=[0.0] * config.rounds)
     if world.fleet.differs:
         arrays["seconds"] = world.costs.quiet_seconds
     if world.adversaries is not None:
@@ -210,11 +210,20 @@ def _stores_availability(run: OpenRun, rounds: int) -> bool:
     return rounds * run.built.split.clients <= STORED_BITS
 
 
-def _add_availability(run: OpenRun, rounds: int) -> None:
-    """Store who was reachable in a run whose number of rounds was not known before its end."""
-    if run.config.rounds is None and _stores_availability(run, rounds):
-        arrays = run_folder.Run(run.path).federation()
-        arrays["availability"] = build_federation.availability_bits(run.setup, rounds)
+def _availability_needs_clock(run: OpenRun) -> bool:
+    """Tell whether it is known only when a round begins who is reachable in it."""
+    return run.setup.pace.slot is not None
+
+
+def _add_availability(run: OpenRun) -> None:
+    """Store who was reachable in a run whose rounds, or their clocks, were not known before its end."""
+    if run.config.rounds is not None and not _availability_needs_clock(run):
+        return
+    stored = run_folder.Run(run.path)
+    clocks = build_federation.starting_clocks(cast(list[RoundRecord], stored.records))
+    if _stores_availability(run, len(clocks)):
+        arrays = stored.federation()
+        arrays["availability"] = build_federation.availability_bits(run.setup, clocks)
         write_folder.write_arrays(run.path / run_folder.FEDERATION, arrays)
 
 
@@ -231,7 +240,6 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 
 
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:
-    _add_availability(run, simulation.played)
     last_round = simulation.played - 1
     evaluator = run.setup.at(last_round).world.evaluator
     client_scores = evaluator.client_scores(simulation.params)
@@ -241,14 +249,14 @@ def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) 
 
 def _write_summary(run: OpenRun, client_scores: Array | None, totals: RunSummary) -> RunSummary:
     """Write what the records add up to: clients.npz and summary.json."""
+    _add_availability(run)
     stored = run_folder.Run(run.path)
     n_clients = run.built.split.clients
     counts: dict[str, Array] = dict(attrition.counts_per_client(stored.records, n_clients))
     counts["available"] = np.zeros(n_clients, np.int64)
-    clock = 0.0
-    for record in stored.records:
+    records = cast(list[RoundRecord], stored.records)
+    for record, clock in zip(records, build_federation.starting_clocks(records), strict=True):
         counts["available"] += run.setup.reachable(record["round"], clock)
-        clock = record.get("clock") or 0.0
     if client_scores is not None:
         counts["accuracy" if run.config.task is None else "metric"] = client_scores
     write_folder.write_arrays(run.path / run_folder.CLIENTS, counts)

@@ -357,8 +357,8 @@ class SimResult:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of this round."""
-        return self._cache.world.rule.lr_at(self._cache.t)
+        """The learning rate of the version that was trained."""
+        return self._cache.world.rule.lr_at(self._cache.version)
 
     @cached_property
     def dispersion(self) -> float:

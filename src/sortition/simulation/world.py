@@ -301,7 +301,8 @@ class World:
         if question.after is None:
             return self._answers(self._cache_of(params, t), question.signal, question.ids)
         trial_model = self.rehearse(params, question.after, t)
-        return self._answers(RoundCache(self, trial_model, t, "rehearsal"), question.signal, question.ids)
+        cache = RoundCache(self, trial_model, t, "rehearsal", self._cache_of(params, t).version)
+        return self._answers(cache, question.signal, question.ids)
 
     def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Training:
         """Return what :meth:`train` has to train; the caller may do it beforehand."""
@@ -339,7 +340,8 @@ class World:
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """Return the model that a cohort would give; its training has randomness of its own."""
-        deltas = RoundCache(self, params, t, "rehearsal").updates(cohort.ids)
+        version = self._cache_of(params, t).version
+        deltas = RoundCache(self, params, t, "rehearsal", version).updates(cohort.ids)
         return params + weighted_sum(cohort.weights, self.updates_as_sent(cohort.ids, deltas))
 
     def _answers(self, cache: RoundCache, signal: Signal, ids: Ids) -> Reading:

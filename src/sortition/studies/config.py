@@ -127,12 +127,12 @@ class Natural(StrictTable):
 
 
 class Target(StrictTable):
-    """What a run should reach: an accuracy or a loss, of one round or of a mean of ``smooth`` rounds.
+    """What a run should reach: an accuracy or a loss, in one round or in the mean of some.
 
     Attributes:
         accuracy: the test accuracy to reach, a share.
         loss: the test loss to reach, in place of an accuracy.
-        smooth: how many rounds are averaged.
+        smooth: the mean of the evaluations in the last so many rounds must reach it.
     """
 
     accuracy: float | None = None

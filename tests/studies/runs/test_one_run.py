@@ -110,6 +110,19 @@ def test_a_smoothed_target_counts_rounds_and_not_evaluations():
         assert goal.reached is reached
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_run_stops_in_the_round_whose_mean_reaches_the_target_by_its_figure(every):
+    values = np.full(40, 0.1)  # whose sum, added up one by one, is below 10 × 0.1
+    rounds = np.arange(every, 40 * every + 1, every)
+    smooth = 10 * every
+    stop = StopRule(Target(accuracy=0.1, smooth=smooth), [])
+    for played, accuracy in zip(rounds, values, strict=True):
+        stop.add({"round": int(played) - 1, "test": {"accuracy": float(accuracy)}})
+        if stop.reached:
+            break
+    assert played == metrics.first_crossing(rounds, values, 0.1, higher=True, smooth=smooth) == smooth
+
+
 def test_a_loss_that_is_not_finite_reaches_no_target():
     goal = StopRule(Target(loss=0.5, smooth=2), [])
     for t, loss in enumerate((1.0, None, 0.4)):

@@ -147,14 +147,14 @@ class StopRule:
     Attributes:
         target: what the run should reach; None for a run that plays all its rounds.
         shown: the test metric that progress shows where there is no target.
-        reached: whether the mean of the last ``target.smooth`` evaluated rounds has reached it.
+        reached: whether the mean of the evaluations in the last ``target.smooth`` rounds has reached it.
     """
 
     def __init__(self, target: Target | None, records: Sequence[RoundRecord], shown: str = "accuracy") -> None:
         self.target = target
         self.shown = shown
         self.reached = False
-        self._last_values: dict[int, float] = {}  # round → value, of the rounds over which the mean is taken
+        self._last_values: dict[int, float] = {}  # rounds played → value, where the mean is taken over them
         for record in records:
             self.add(record)
 
@@ -165,19 +165,18 @@ class StopRule:
             return figures.get(self.shown)
         value = figures.get(self.target.metric)
         if self.target.metric in figures:
-            self._check_target(self.target, record["round"], math.nan if value is None else value)
+            self._check_target(self.target, record["round"] + 1, math.nan if value is None else value)
         return value
 
-    def _check_target(self, target: Target, t: int, value: float) -> None:
-        first_round = t - target.smooth + 1
-        self._last_values[t] = value
+    def _check_target(self, target: Target, played: int, value: float) -> None:
+        """Take the mean up to this round, as ``rounds-to-target`` does, and compare it with the target."""
+        first_round = played - target.smooth + 1
+        self._last_values[played] = value
         self._last_values = {round_: value for round_, value in self._last_values.items() if round_ >= first_round}
-        mean = sum(self._last_values.values()) / len(self._last_values)
-        if HIGHER[target.metric]:
-            meets_target = mean >= target.value
-        else:
-            meets_target = mean <= target.value
-        if meets_target and t + 1 >= target.smooth:
+        rounds = np.array(list(self._last_values), np.int64)
+        values = np.array(list(self._last_values.values()))
+        means = metrics.smoothed(rounds, values, target.smooth)[1]
+        if metrics.meets_target(means[-1:], target.value, higher=HIGHER[target.metric]).any():
             self.reached = True
 
 

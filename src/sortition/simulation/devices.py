@@ -350,10 +350,11 @@ class Fleet:
         return bool(self.devices.speed_spread or np.ptp(self.speed) > 0)
 
     @cached_property
-    def differs(self) -> bool:
-        """Whether some clients compute or send faster than others."""
-        equal_bandwidths = self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up)
-        return self.speeds_differ or bool(self.devices.jitter) or not equal_bandwidths
+    def devices_differ(self) -> bool:
+        """Whether, at some moment, some clients compute or send faster than others."""
+        if self.speeds_differ or self.devices.jitter or self._shift.any():
+            return True
+        return not (self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up))
 
     @staticmethod
     def _is_equal(values: Floats) -> bool:

@@ -178,7 +178,7 @@ class Setup:
         deadline = self.cohort_pace.deadline
         return Conditions(
             deadline=None if deadline == math.inf else deadline,
-            devices_differ=self.world.fleet.differs,
+            devices_differ=self.world.fleet.devices_differ,
         )
 
     def at(self, t: int) -> Setup:

@@ -15,6 +15,11 @@ from sortition.simulation.holdings import Holdings, means
 EXAMPLES_OF_A_BLOCK = 4096  # whose outputs are in memory together
 
 
+def is_evaluation_due(t: int, every: int, *, is_last: bool) -> bool:
+    """Tell whether round t is evaluated where every so many rounds are, and the last one; 0: none is."""
+    return every > 0 and (is_last or (t + 1) % every == 0)
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """Passes over the test examples and over the clients' own.

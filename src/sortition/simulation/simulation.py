@@ -55,6 +55,7 @@ from sortition.simulation.current_round import (
     as_rows,
     screen_updates,
 )
+from sortition.simulation.evaluator import is_evaluation_due
 from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
@@ -168,7 +169,7 @@ class Simulation:
         clock: simulated seconds.
         totals: traffic and computing so far.
         test: the test figures of these params, where they are known.
-        client_scores: (N,) accuracies, or the task's metric, of the last evaluation of every client.
+        client_scores: (N,) every client's accuracy, or the task's metric, after a round that evaluated them; else None.
         timings: wall-clock seconds of the last round, by part.
         registrar: the registrar, one object over all rounds.
         seen: durations of the last trainings, in simulated seconds; infinite where no answer came.
@@ -634,7 +635,7 @@ class Simulation:
 
         There seconds are another count of rounds, and no method should spend anything to save them.
         """
-        if self.current.setup.world.fleet.differs:
+        if self.current.setup.world.fleet.devices_differ:
             return self.clock
         return None
 
@@ -696,15 +697,12 @@ class Simulation:
         """Return test figures and clients' figures, in the rounds in which they are due, and in the last one."""
         evaluator = self.current.setup.world.evaluator
         figures: dict[str, Any] = {}
-
-        def is_due(every: int) -> bool:
-            return every > 0 and (is_last or (t + 1) % every == 0)
-
-        if is_due(self.setup.evaluate_every):
+        if is_evaluation_due(t, self.setup.evaluate_every, is_last=is_last):
             if self.test is None:
                 self.test = evaluator.score(self.params)
             figures["test"] = self.test
-        if is_due(self.setup.clients_every):
+        self.client_scores = None
+        if is_evaluation_due(t, self.setup.clients_every, is_last=is_last):
             self.client_scores = evaluator.client_scores(self.params)
             figures["clients"] = client_figures(self.client_scores, higher_is_better=evaluator.higher_is_better)
         return figures

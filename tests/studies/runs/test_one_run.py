@@ -7,6 +7,7 @@ from tests.studies.tables import small
 
 from sortition.core.errors import InputError, StorageError
 from sortition.results import metrics, run_folder
+from sortition.simulation.evaluator import Evaluator
 from sortition.studies import build_federation
 from sortition.studies.config import Target
 from sortition.studies.plan import plan
@@ -85,6 +86,18 @@ def test_methods_share_everything_random(tmp_path):
     assert play_run(second, tmp_path)[0]
     runs = run_folder.find(tmp_path)
     assert runs[0].manifest["data"] == runs[1].manifest["data"]
+
+
+def test_clients_are_evaluated_once_after_the_last_round(tmp_path, monkeypatch):
+    evaluations = []
+    evaluate = Evaluator.client_scores
+    monkeypatch.setattr(
+        Evaluator, "client_scores", lambda self, params: evaluations.append(params) or evaluate(self, params)
+    )
+    _, path, _ = play_run(config(rounds=6, clients_every=3), tmp_path)
+    run = run_folder.Run(path)
+    assert len(evaluations) == 2
+    assert run.clients()["accuracy"].mean() == pytest.approx(run.records[-1]["clients"]["mean"])
 
 
 def test_a_run_stops_at_its_target(tmp_path):

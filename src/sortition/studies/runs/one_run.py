@@ -197,7 +197,7 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
         arrays["label_counts"] = world.label_counts
     if config.rounds is not None and not _availability_needs_clock(run) and _stores_availability(run, config.rounds):
         arrays["availability"] = build_federation.availability_bits(run.setup, clocks=[0.0] * config.rounds)
-    if world.fleet.differs:
+    if world.fleet.devices_differ:
         arrays["seconds"] = world.costs.quiet_seconds
     if world.adversaries is not None:
         arrays["adversaries"] = world.adversaries.ids
@@ -239,9 +239,11 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 
 
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:
-    last_round = simulation.played - 1
-    evaluator = run.setup.at(last_round).world.evaluator
-    client_scores = evaluator.client_scores(simulation.params)
+    client_scores = simulation.client_scores
+    if client_scores is None:
+        last_round = simulation.played - 1
+        evaluator = run.setup.at(last_round).world.evaluator
+        client_scores = evaluator.client_scores(simulation.params)
     totals = RunSummary(totals=simulation.totals, clock=simulation.clock)
     return _write_summary(run, client_scores, {**totals, **journals.audit_summary()})
 

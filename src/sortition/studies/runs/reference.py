@@ -17,6 +17,7 @@ from sortition.core.arrays import Array
 from sortition.core.round_record import RoundRecord
 from sortition.core.streams import stream
 from sortition.simulation import Setup, World
+from sortition.simulation.evaluator import is_evaluation_due
 from sortition.studies.config import RunConfig
 
 
@@ -54,7 +55,7 @@ class Reference(ABC):
         self.steps = 0
         loss = self.train(t)
         is_last = t + 1 == self.config.most_rounds
-        is_evaluated = is_last or (t + 1) % self.config.evaluate_every == 0
+        is_evaluated = is_evaluation_due(t, self.config.evaluate_every, is_last=is_last)
         return {
             "round": t,
             "available": self.world.n_clients,

@@ -111,11 +111,11 @@ def _natural_partition(config: Data, dataset: Dataset, seed: int) -> tuple[Parti
     else:
         n_clients = config.clients
     if config.partition is None and n_clients != len(client_rows):
-        rule = f"{len(client_rows)}, as {config.name} comes split, or given with a partition"
-        raise bad("data.clients", rule, n_clients)
+        requirement = f"{len(client_rows)}, as {config.name} comes split, or given with a partition"
+        raise bad("data.clients", requirement, n_clients)
     if n_clients > chosen.size:
-        rule = f"at most {chosen.size}, the clients of {config.name} with {minimum_size} examples"
-        raise bad("data.clients", rule, n_clients)
+        requirement = f"at most {chosen.size}, the clients of {config.name} with {minimum_size} examples"
+        raise bad("data.clients", requirement, n_clients)
     if n_clients < chosen.size:
         chosen = np.sort(stream(seed, "natural clients").choice(chosen, n_clients, replace=False))
     train = Partition(tuple(client_rows[client] for client in chosen), dataset.client_notes)

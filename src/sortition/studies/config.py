@@ -283,8 +283,8 @@ class Federation(StrictTable):
             raise InputError("rounds must be given, or until = { seconds = … }; got nothing.")
         _check_partition_and_availability(self)
         if self.target is not None and self.target.metric != "loss" and self.metric != "accuracy":
-            rule = f"given as loss = … where a study is judged by {self.metric}"
-            raise bad("target", rule, f"accuracy = {self.target.accuracy}")
+            requirement = f"given as loss = … where a study is judged by {self.metric}"
+            raise bad("target", requirement, f"accuracy = {self.target.accuracy}")
         if self.stop_at_target and self.target is None:
             raise InputError("target must be given where stop_at_target = true; got nothing.")
         return self

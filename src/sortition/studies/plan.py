@@ -333,7 +333,7 @@ def _guard_changes(method: Method) -> TomlTable:
 
 
 def _with_changes(rule: Rule, changes: ReadOnlyTable, who: str) -> Rule:
-    """Return a rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
+    """Return a rule with some of its fields changed; steps replace epochs, and epochs replace steps."""
     if not changes:
         return rule
     names = [field.name for field in fields(rule)]

@@ -112,14 +112,14 @@ def test_a_run_stops_at_its_target(tmp_path):
 def test_a_smoothed_target_needs_a_whole_window():
     goal = StopRule(Target(loss=1.0, smooth=2), [])
     for t, (loss, reached) in enumerate(((0.5, False), (1.6, False), (0.4, True))):
-        goal.add({"round": t, "test": {"loss": loss}})
+        goal.observe({"round": t, "test": {"loss": loss}})
         assert goal.reached is reached
 
 
 def test_a_smoothed_target_counts_rounds_and_not_evaluations():
     goal = StopRule(Target(accuracy=0.5, smooth=5), [])
     for t, (accuracy, reached) in {0: (0.9, False), 9: (0.4, False), 19: (0.6, True)}.items():
-        goal.add({"round": t, "test": {"accuracy": accuracy}})
+        goal.observe({"round": t, "test": {"accuracy": accuracy}})
         assert goal.reached is reached
 
 
@@ -130,7 +130,7 @@ def test_a_run_stops_in_the_round_whose_mean_reaches_the_target_by_its_figure(ev
     smooth = 10 * every
     stop = StopRule(Target(accuracy=0.1, smooth=smooth), [])
     for played, accuracy in zip(rounds, values, strict=True):
-        stop.add({"round": int(played) - 1, "test": {"accuracy": float(accuracy)}})
+        stop.observe({"round": int(played) - 1, "test": {"accuracy": float(accuracy)}})
         if stop.reached:
             break
     assert played == metrics.first_crossing(rounds, values, 0.1, higher=True, smooth=smooth) == smooth
@@ -139,7 +139,7 @@ def test_a_run_stops_in_the_round_whose_mean_reaches_the_target_by_its_figure(ev
 def test_a_loss_that_is_not_finite_reaches_no_target():
     goal = StopRule(Target(loss=0.5, smooth=2), [])
     for t, loss in enumerate((1.0, None, 0.4)):
-        goal.add({"round": t, "test": {"loss": loss}})
+        goal.observe({"round": t, "test": {"loss": loss}})
     assert not goal.reached
 
 

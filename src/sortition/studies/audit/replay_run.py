@@ -80,7 +80,7 @@ class Replay(Configured):
         return self._evidence
 
     def _evaluated_like(self, stored: RoundRecord, replayed: RoundRecord, t: int) -> RoundRecord:
-        """Return the replayed record, evaluated also where a run once ended that was then given more rounds."""
+        """Return the replayed record with the evaluations of a round that was the last one before the run got more."""
         world = self.setup.at(t).world
         params = self._simulation.params
         record = replayed.copy()
@@ -101,10 +101,10 @@ class Replay(Configured):
         self._evidence.answers.append(answers)
 
     def dispatched(self, turn: Turn) -> None:
-        """Nothing to keep: the round is finished next."""
+        """Keep nothing: the round is finished next."""
 
     def gave_up(self, ids: Ids, reason: str) -> None:
-        """Nothing to keep."""
+        """Keep nothing: a replayed round ends with all its work."""
 
     def stepped(self, step: ServerStep, reports: Reports) -> None:
         """Keep the reports of a step."""

@@ -88,7 +88,7 @@ def play(
 def _play_method(run: OpenRun) -> Play:
     """Play the rounds of a run, and yield before each training; return False if the run was stopped before its end."""
     config = run.config
-    simulation = _open(run)
+    simulation = _prepare_simulation(run)
     registrar = simulation.registrar
     journals = Journals(run.path, registrar, audited=keeps_audit_log(run.path, config.audit, simulation.played))
     records = cast(list[RoundRecord], run_folder.read_records(run.path / run_folder.ROUNDS))
@@ -104,7 +104,7 @@ def _play_method(run: OpenRun) -> Play:
             yield simulation.before_training()
             record = simulation.after_training()
             journals.append(record, _rounded(simulation.timings))
-            figure = stop.add(record)
+            figure = stop.observe(record)
             run.callbacks.on_round(config, record)
             run.on_round(simulation.played, figure, simulation.share_of_limit)
             if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
@@ -120,7 +120,7 @@ def _play_method(run: OpenRun) -> Play:
 
 def _play_reference(run: OpenRun, model: Reference) -> bool:
     """Play the rounds of a reference line, from the first; it has no registrar, checkpoint or audit log."""
-    simulation = _open(run, may_keep_audit_log=False)
+    simulation = _prepare_simulation(run, may_keep_audit_log=False)
     journals = Journals(run.path, simulation.registrar, audited=False)
     summary = RunSummary()
     run.callbacks.on_start(run.config, run.path, 0)
@@ -134,7 +134,7 @@ def _play_reference(run: OpenRun, model: Reference) -> bool:
             run.callbacks.on_round(run.config, record)
             run.on_round(t + 1, (record.get("test") or {}).get(run.config.metric), None)
         journals.sync()
-        summary = _write_summary(run, model.client_scores(), RunSummary())
+        summary = _write_summary(run, model.client_scores(), more=RunSummary())
     finally:
         journals.close()
         run.callbacks.on_end(run.config, summary)
@@ -156,9 +156,9 @@ class StopRule:
         self.reached = False
         self._last_values: dict[int, float] = {}  # rounds played → value, where the mean is taken over them
         for record in records:
-            self.add(record)
+            self.observe(record)
 
-    def add(self, record: RoundRecord) -> float | None:
+    def observe(self, record: RoundRecord) -> float | None:
         """Take a round's record into account, and return the figure that progress shows, where evaluated."""
         figures = record.get("test") or {}
         if self.target is None:
@@ -180,8 +180,8 @@ class StopRule:
             self.reached = True
 
 
-def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
-    """Resume or start the simulation, and write what the run is before its next round."""
+def _prepare_simulation(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
+    """Resume or start the simulation, and write configuration, manifest and federation before its next round."""
     config = run.config
     path = run.path
     document = make_manifest(config, run.built, run.setup)
@@ -191,18 +191,24 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
     write_folder.write_document(path / run_folder.MANIFEST, document)
+    write_folder.write_arrays(path / run_folder.FEDERATION, _federation_arrays(run))
+    return simulation
+
+
+def _federation_arrays(run: OpenRun) -> dict[str, Array]:
+    """Return what federation.npz holds before the first round."""
+    rounds = run.config.rounds
     world = run.built.world
     arrays: dict[str, Array] = {"sizes": world.holdings.sizes}
     if world.has_label_counts:
         arrays["label_counts"] = world.label_counts
-    if config.rounds is not None and not _availability_needs_clock(run) and _stores_availability(run, config.rounds):
-        arrays["availability"] = build_federation.availability_bits(run.setup, clocks=[0.0] * config.rounds)
+    if rounds is not None and not _availability_needs_clock(run) and _stores_availability(run, rounds):
+        arrays["availability"] = build_federation.availability_bits(run.setup, clocks=[0.0] * rounds)
     if world.fleet.devices_differ:
         arrays["seconds"] = world.costs.quiet_seconds
     if world.adversaries is not None:
         arrays["adversaries"] = world.adversaries.ids
-    write_folder.write_arrays(path / run_folder.FEDERATION, arrays)
-    return simulation
+    return arrays
 
 
 def _stores_availability(run: OpenRun, rounds: int) -> bool:
@@ -244,12 +250,12 @@ def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) 
         last_round = simulation.played - 1
         evaluator = run.setup.at(last_round).world.evaluator
         client_scores = evaluator.client_scores(simulation.params)
-    totals = RunSummary(totals=simulation.totals, clock=simulation.clock)
-    return _write_summary(run, client_scores, {**totals, **journals.audit_summary()})
+    costs = RunSummary(totals=simulation.totals, clock=simulation.clock)
+    return _write_summary(run, client_scores, more={**costs, **journals.audit_summary()})
 
 
-def _write_summary(run: OpenRun, client_scores: Array | None, totals: RunSummary) -> RunSummary:
-    """Write what the records add up to: clients.npz and summary.json."""
+def _write_summary(run: OpenRun, client_scores: Array | None, more: RunSummary) -> RunSummary:
+    """Write what the records add up to, clients.npz and summary.json, which also holds ``more``."""
     _add_availability(run)
     stored = run_folder.Run(run.path)
     n_clients = run.built.split.clients
@@ -265,7 +271,7 @@ def _write_summary(run: OpenRun, client_scores: Array | None, totals: RunSummary
         "status": "done",
         "rounds": len(stored.records),
         "figures": json_value(metrics.summarise(stored)),
-        **totals,
+        **more,
     }
     write_folder.write_document(run.path / run_folder.SUMMARY, cast(TomlTable, summary))
     return summary

@@ -8,7 +8,6 @@ reference run that was stopped begins anew.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.round_record import RoundRecord
 from sortition.core.streams import stream
+from sortition.results.reference_lines import CENTRALISED, LOCAL_ONLY
 from sortition.simulation import Setup, World
 from sortition.simulation.evaluator import is_evaluation_due
 from sortition.studies.config import RunConfig
@@ -146,12 +146,10 @@ class LocalOnly(Reference):
         return None
 
 
-KINDS: dict[str, Callable[[World, RunConfig], Reference]] = {"centralised": Centralised, "local-only": LocalOnly}
-
-
 def reference(config: RunConfig, setup: Setup) -> Reference | None:
     """Return the reference that a run plays; None for a method."""
-    make = KINDS.get(config.method.name)
-    if make is None:
-        return None
-    return make(setup.world, config)
+    if config.method.name == CENTRALISED:
+        return Centralised(setup.world, config)
+    if config.method.name == LOCAL_ONLY:
+        return LocalOnly(setup.world, config)
+    return None

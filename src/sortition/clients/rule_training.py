@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def _objective(client: TorchClient, y: Array) -> Objective | None:
     """Return what a training by rule minimises, the same as :meth:`TorchClient.loss`; None for labels (n,)."""
     from sortition.learning.objective import Objective
-    from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
+    from sortition.learning.task import COMPUTED_BY_MODEL, CROSS_ENTROPY, TaskRule
 
     loss = client.maker.loss
     if isinstance(loss, str):
@@ -30,7 +30,7 @@ def _objective(client: TorchClient, y: Array) -> Objective | None:
     if loss is not None:
         return Objective.of_function(loss)
     if hasattr(client.model, "config"):
-        return Objective(TaskRule(loss=MODELS_OWN))
+        return Objective(TaskRule(loss=COMPUTED_BY_MODEL))
     if y.dtype.kind == "f":
         return Objective(TaskRule(loss="mse"))
     if y.ndim == 1:

@@ -152,8 +152,9 @@ class DrawnCohort:
             trained.dispersion[positions] = measured["dispersion"]
         if trained.states is not None:
             trained.states[positions] = measured["states"]
-        for position, squared_losses in zip(positions, measured.get("squared_losses", ()), strict=False):
-            self._store_rms_losses(position, squared_losses[: self.plans[position].steps])
+        if "squared_losses" in measured:
+            for position, squared_losses in zip(positions, measured["squared_losses"], strict=True):
+                self._store_rms_losses(position, squared_losses[: self.plans[position].steps])
 
     def _store_rms_losses(self, position: int, squared_losses: Vector) -> None:
         """Store a client's root mean squares, from the mean squared loss of each of its batches (steps,)."""
@@ -352,7 +353,7 @@ class Learner:
             examples=np.array([plan.examples for plan in plans], np.int64),
             dispersion=np.empty(k, np.float32) if options.get("dispersion") else None,
             rms_losses=np.empty((k, len(PARTS)), np.float32) if options.get("rms_losses") else None,
-            states=self._states_before(rule, k, options.get("states")),
+            states=self._initial_states(rule, k, options.get("states")),
         )
         return DrawnCohort(
             learner=self,
@@ -367,7 +368,7 @@ class Learner:
             trained=trained,
         )
 
-    def _states_before(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:
+    def _initial_states(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:
         """Return what the optimiser remembers of k clients (k, S) before they train, as a copy to be overwritten."""
         if not rule.keep_state:
             return None

@@ -40,7 +40,7 @@ class Attacks:
             ``latency``: durations are reported ``strength`` times as short. ``sybil``: the adversaries belong to one
             owner and all hold the data of the first. ``update``: updates, and reports of them, are reversed and
             ``strength`` times as long. ``adaptive``: all reports and updates stay just below the guards that are
-            expected (:mod:`.adaptive`). ``none``: the same clients are watched, and honest.
+            expected (:mod:`.adaptive_attacks`). ``none``: the same clients are watched, and honest.
         share: of all clients; who they are depends on the seed alone.
         strength: a factor, at most 1e15; of sizes, so that nobody claims more than 2**53 examples.
         norm: the guard of this name that adaptive adversaries expect.

@@ -86,8 +86,11 @@ def load(path: str | Path, setup: Setup) -> Simulation:
     simulation.seen.extend(checkpoint.durations())
     in_flight = header.get("in_flight")
     if isinstance(simulation, OverlappingSimulation) != (in_flight is not None):
-        outlives = "ends with" if in_flight is None else "outlives"
-        raise StorageError(f"{path} is of another pace: in it, work {outlives} a step.")
+        if in_flight is None:
+            difference = "its rounds do not overlap, and those of this run do"
+        else:
+            difference = "its rounds overlap, and those of this run do not"
+        raise StorageError(f"{path} is of another pace: {difference}.")
     if isinstance(simulation, OverlappingSimulation):
         _restore_work(path, simulation, take_part(arrays, "in_flight."), header["in_flight"])
     return simulation

@@ -8,7 +8,7 @@ import numpy as np
 
 from sortition.core.errors import bad
 from sortition.data.dataset import Dataset
-from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
+from sortition.learning.task import COMPUTED_BY_MODEL, CROSS_ENTROPY, TaskRule
 
 LABELS_ONLY = "labels, whole numbers 0, 1, … of shape (n,), where no loss is given (classification only)"
 OTHER_LOSSES = (
@@ -37,7 +37,7 @@ def outputs_for(data: Dataset, task: TaskRule | None) -> int:
     """Return how many outputs an example has that a model by name gives: one a label, or one a number of a target."""
     if data.classes:
         return data.classes
-    if task is not None and task.loss in (CROSS_ENTROPY, MODELS_OWN) and data.y_train.dtype.kind == "i":
+    if task is not None and task.loss in (CROSS_ENTROPY, COMPUTED_BY_MODEL) and data.y_train.dtype.kind == "i":
         return int(max(data.y_train.max(), data.y_test.max())) + 1
     return max(1, prod(data.y_train.shape[1:]))
 

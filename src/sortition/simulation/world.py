@@ -1,9 +1,9 @@
-"""The simulator's clients: a data set split over clients, a model and a local rule, behind two verbs.
+"""The simulator's clients: a data set split over them, a model and a local rule. They answer questions and train.
 
 ``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> TrainedCohort``
 trains a cohort and computes what it reports. Models are flat float32 vectors: params (P,), deltas (k, P). Everything
 random depends on (seed, t, client); a client costs nothing until it is asked or selected. What work costs is in
-:mod:`.costs` (``world.costs``), how good a model is in :mod:`.evaluator` (``world.evaluator``).
+:mod:`.round_costs` (``world.costs``), how good a model is in :mod:`.evaluator` (``world.evaluator``).
 """
 
 from __future__ import annotations

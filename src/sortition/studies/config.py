@@ -345,18 +345,18 @@ class RunConfig(Federation):
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 
-def validated(kind: type[M], table: object, who: str) -> M:
+def validated(kind: type[M], table: object, subject: str) -> M:
     """Return the table as a model; an error names the key that was probably meant."""
     if not isinstance(table, dict):
-        raise bad(who, "a table", table)
+        raise bad(subject, "a table", table)
     try:
         return kind(**table)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
                 *parents, key = [str(part) for part in detail["loc"]]
-                raise unknown("key", key, _keys_at(kind, parents), ".".join([who, *parents])) from None
-        raise translate_error(error, who) from None
+                raise unknown("key", key, _keys_at(kind, parents), ".".join([subject, *parents])) from None
+        raise translate_error(error, subject) from None
 
 
 def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:

@@ -137,40 +137,40 @@ class _Range(NamedTuple):
     n_values: int
 
 
-def range_values(who: str, table: ReadOnlyTable) -> list[int] | list[float]:
+def range_values(subject: str, table: ReadOnlyTable) -> list[int] | list[float]:
     """Return the values of a range: by step, or evenly (``log``: geometrically) by count. Both ends are in."""
     for key in table:
         if key not in RANGE_KEYS:
-            raise unknown("key", f"{who}.{key}", RANGE_KEYS, "a range")
+            raise unknown("key", f"{subject}.{key}", RANGE_KEYS, "a range")
     try:
-        start, end, n_values = _range(who, table)
+        start, end, n_values = _range(subject, table)
         if n_values > MAX_VALUES:
-            raise bad(who, f"of at most {MAX_VALUES:,} values", f"{n_values:,}")
+            raise bad(subject, f"of at most {MAX_VALUES:,} values", f"{n_values:,}")
         space = np.geomspace if table.get("log") else np.linspace
         values = [float(f"{value:.12g}") for value in space(start, end, n_values)]
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise bad(who, "{ from = number, to = number, step or count }", dict(table)) from None
+        raise bad(subject, "{ from = number, to = number, step or count }", dict(table)) from None
     has_whole_ends = isinstance(table["from"], int) and isinstance(table["to"], int)
     if has_whole_ends and all(value.is_integer() for value in values):
         return [int(value) for value in values]
     return values
 
 
-def _range(who: str, table: ReadOnlyTable) -> _Range:
+def _range(subject: str, table: ReadOnlyTable) -> _Range:
     start = float(table["from"])
     end = float(table["to"])
     step = table.get("step")
     count = table.get("count")
     if (step is None) == (count is None):
-        raise InputError(f"{who} must be given either step or count; got {dict(table)}.")
+        raise InputError(f"{subject} must be given either step or count; got {dict(table)}.")
     if step is None:
         if count is None or not is_whole(count, 1):
-            raise bad(f"{who}.count", "a whole number ≥ 1", count)
+            raise bad(f"{subject}.count", "a whole number ≥ 1", count)
         return _Range(start, end, int(count))
     if not step * (end - start) > 0:
-        raise bad(f"{who}.step", "a way from 'from' to 'to'", step)
+        raise bad(f"{subject}.step", "a way from 'from' to 'to'", step)
     n_steps = math.floor((end - start) / step + 1e-9)
     return _Range(start, start + n_steps * step, n_steps + 1)
 

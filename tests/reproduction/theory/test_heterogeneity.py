@@ -56,7 +56,7 @@ def test_an_envelope_of_what_does_not_fall_with_entropy_is_constant():
 
 
 def test_the_estimate_follows_the_labels_of_a_simulated_federation():
-    _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), who="t").runs[0])
+    _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), subject="t").runs[0])
     params = start(ready).params
     got = measure_heterogeneity(ready.world, params, 0, 0.05)
     assert np.corrcoef(np.argsort(np.argsort(got.truth)), np.argsort(np.argsort(got.bias)))[0, 1] > 0.9

@@ -177,7 +177,7 @@ def _estimate_of(variant: Toml) -> Estimate | None:
 def _set_up(study: Toml, method: Toml, *, rounds: int, seed: int) -> Setup:
     """Prepare one run."""
     table = {**study, "rounds": rounds, "seeds": [seed], "method": [method]}
-    _, federation = setup(plan(table, (), who="figure.study").runs[0])
+    _, federation = setup(plan(table, (), subject="figure.study").runs[0])
     return federation
 
 

@@ -305,7 +305,10 @@ class ClientStack:
         return updates
 
     def _dispersion(self, steps: Tensor) -> Tensor | None:
-        """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,), 0 for a single step; None where it is not measured."""
+        """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,), 0 for a single step; None where it is not measured.
+
+        The squares are added up in float32, and in float64 by the sequential engine: the last digits differ.
+        """
         if self.descent.squared_gradients is None:
             return None
         gradient_sums = [parameter.gradient_sum for parameter in self.parameters if parameter.gradient_sum is not None]

@@ -46,7 +46,7 @@ TRIED_ROWS = 3  # examples of the trial's larger batch; its other client has one
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ExampleCost:
     """What one example costs.
 
     Attributes:
@@ -67,7 +67,7 @@ class Work:
         return self.multiplications * rule.batch <= limit
 
 
-def measure_work(model: nn.Module, examples: AnyExamples, device: torch.device) -> Work:
+def measure_example_cost(model: nn.Module, examples: AnyExamples, device: torch.device) -> ExampleCost:
     """Return what one example costs; 0 for a model that fails when it is called, of which the trial says why."""
     weights = sum(parameter.numel() for parameter in model.parameters())
     x = examples.take(torch.zeros(1, dtype=torch.int64, device=device))
@@ -76,9 +76,9 @@ def measure_work(model: nn.Module, examples: AnyExamples, device: torch.device) 
         with _trial_pass(model), counter:
             outputs_of(model, x)
     except Exception:  # a user's module can raise anything
-        return Work(multiplications=0, has_convolutions=False, weights=weights)
+        return ExampleCost(multiplications=0, has_convolutions=False, weights=weights)
     operations = counter.get_flop_counts().get("Global", {})
-    return Work(
+    return ExampleCost(
         multiplications=counter.get_total_flops() // 2,
         has_convolutions=any("convolution" in str(operation) for operation in operations),
         weights=weights,
@@ -138,19 +138,19 @@ class EngineChoice:
             return True
         if self._fault_without_trial:
             return rule.batch is not None  # what cannot be counted is noted
-        return self.work.is_small(rule)
+        return self.example_cost.is_small(rule)
 
     @cached_property
-    def work(self) -> Work:
+    def example_cost(self) -> ExampleCost:
         """Return what one example costs."""
-        return measure_work(self.trainer.model, self.trainer.examples, self.device)
+        return measure_example_cost(self.trainer.model, self.trainer.examples, self.device)
 
     @cached_property
     def vmap_fault(self) -> str:
         """Say why the model cannot be vmapped; empty where it can."""
         if self._fault_without_trial:
             return self._fault_without_trial
-        self.mapped.maps_single_clients = not self.work.has_convolutions
+        self.mapped.maps_single_clients = not self.example_cost.has_convolutions
         start = to_device(self.initial, self.device)
         has_numbers = self.device.type != "meta"
         return trial_fault(self.trainer, self.mapped, start, compare=has_numbers)

@@ -302,14 +302,14 @@ class Learner:
     @property
     def has_convolutions(self) -> bool:
         """Tell whether the model's forward pass contains convolutions."""
-        return self.engine_choice.work.has_convolutions
+        return self.engine_choice.example_cost.has_convolutions
 
     @property
     def multiplications(self) -> int:
         """Return the multiplications of an example's forward pass: they say how many runs' cohorts share a stack."""
         if self.is_stacked:
             return self.layout.size
-        return max(self.engine_choice.work.multiplications, self.layout.size)
+        return max(self.engine_choice.example_cost.multiplications, self.layout.size)
 
     @property
     def clients_per_stack(self) -> int:

@@ -72,7 +72,9 @@ def _arguments() -> argparse.Namespace:
     )
     trust.add_argument("--show", action="store_true", help="print the tables of the file, and play nothing")
     microcosm = parts.add_parser("microcosm", help="what Microcosm gains, and where there is nothing to gain")
-    microcosm.add_argument("of", choices=["natural", "rivals", "losses", "targets", "clients"])
+    microcosm.add_argument(
+        "of", choices=["natural", "rivals", "losses", "targets", "ledger", "small", "clients", "payments"]
+    )
     microcosm.add_argument("--out", default="microcosm.jsonl", help="a file of outcomes, to go on from")
     microcosm.add_argument("--first", type=int, default=200, help="the first seed")
     microcosm.add_argument("--seeds", type=int, default=5)
@@ -137,6 +139,10 @@ def main() -> int:
         from campaign import suite_clients
 
         return suite_clients.report(Path(given.out), given.settings, seeds=given.seeds, show=given.show)
+    if given.part == "microcosm" and given.of == "payments":
+        from campaign import payments
+
+        return payments.report(range(given.first, given.first + given.seeds))
     if given.part == "microcosm":
         from campaign import microcosm
 

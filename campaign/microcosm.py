@@ -151,11 +151,46 @@ LOSSES: list[TomlTable] = [
     {"name": "auto", "label": "auto, losses", "losses": True},
     {"name": "power-of-choice"},
 ]
+ONE_SHARD = {"name": "shards", "per_client": 1}
+TWO_SHARDS = {"name": "shards", "per_client": 2}
+INSURED: Settings = {
+    **ABLATED,
+    "2 shards, diurnal": {**digits(partition=TWO_SHARDS), "availability": "diurnal"},
+    "2 labels": digits(partition=TWO_LABELS),
+}
+LEDGERS: list[TomlTable] = [
+    {"name": "uniform"},
+    {"name": "auto"},
+    {
+        "name": "microcosm",
+        "label": "portrait only",
+        "by": "labels",
+        "estimate": False,
+        "trade_off": 0.01,
+        "forgetting": 1.0,
+    },
+    {
+        "name": "microcosm",
+        "label": "first edition",
+        "estimate": False,
+        "repay_mixture": False,
+        "learn_ledger": False,
+        "seconds": "ignored",
+    },
+]
+SMALL: Settings = {
+    f"{title}, cohort {cohort}": {**digits(partition=partition), "cohort": cohort}
+    for title, partition in (("1 shard", ONE_SHARD), ("2 shards", TWO_SHARDS))
+    for cohort in (2, 3, 4, 5)
+}
+SMALL_RIVALS: list[TomlTable] = [{"name": "uniform"}, {"name": "auto"}, {"name": "flips"}, {"name": "fed-cbs"}]
 PARTS: dict[str, Part] = {
     "natural": Part(NATURAL, [{"name": "uniform"}, {"name": "auto"}, {"name": "full"}]),
     "rivals": Part(ABLATED, RIVALS),
     "targets": Part(TAILED, TARGETS),
     "losses": Part(LAGGING, LOSSES),
+    "ledger": Part(INSURED, LEDGERS),
+    "small": Part(SMALL, SMALL_RIVALS),
 }
 
 

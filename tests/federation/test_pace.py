@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, InputError
-from sortition.federation.deadline import Quantile
-from sortition.federation.pace import CohortPace, OpenSelection, Pace
+from sortition.federation.pace import CohortPace, OpenSelection, Pace, Quantile
 from sortition.federation.staleness import Staleness
 
 

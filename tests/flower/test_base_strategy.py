@@ -14,8 +14,8 @@ from tests.flower.loopback import Loopback
 from sortition.aggregation import StepRule
 from sortition.core.errors import InputError
 from sortition.flower import codec
+from sortition.flower.aggregation import export_memory, restore_memory
 from sortition.flower.base_strategy import BaseStrategy
-from sortition.flower.strategy_memory import export_memory, restore_memory
 
 START = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "seen": np.array(4)}
 N = "num-examples"

@@ -16,7 +16,7 @@ from tests.nvflare.test_rounds import runnable
 from sortition.core import InputError
 from sortition.core.round_record import answered_ids
 from sortition.core.storage import snapshot
-from sortition.federation.deadline import DEADLINE
+from sortition.federation.pace import DEADLINE
 from sortition.nvflare import SelectorController
 from sortition.studies.audit.audit_run import examine_log
 

@@ -16,8 +16,7 @@ from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.settings import Guards
 from sortition.data import Dataset
-from sortition.federation.deadline import Quantile
-from sortition.federation.pace import Pace
+from sortition.federation.pace import Pace, Quantile
 from sortition.federation.staleness import Staleness
 from sortition.learning import LocalRule, build
 from sortition.selectors import discover, find, load

@@ -259,7 +259,7 @@ def test_a_taken_id_holds_other_data_and_tells_its_facts_anew():
         record = simulation.play_round()
         taken += record.get("faults", {}).get("taken", [])
         owners = played_setup.faults.owners(t)
-        now = played_setup.at(t).world
+        now = played_setup.world_at(t)
         np.testing.assert_array_equal(simulation.registrar.population.sizes, np.array(SIZES)[owners])
         np.testing.assert_array_equal(now.holdings.sizes, np.array(SIZES)[owners])
         np.testing.assert_array_equal(

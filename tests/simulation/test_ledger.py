@@ -8,7 +8,7 @@ from sortition.core import signals
 from sortition.core.cohort import Cohort
 from sortition.selectors import load
 from sortition.simulation import Devices, Setup, World, run
-from sortition.simulation.round_costs import LANES
+from sortition.simulation.current_round import LANES
 
 PROBE = signals.make_probe(np.zeros(6), np.ones(6), samples=4)
 

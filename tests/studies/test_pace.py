@@ -6,8 +6,7 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.core.errors import InputError
-from sortition.federation.deadline import Quantile
-from sortition.federation.pace import Pace
+from sortition.federation.pace import Pace, Quantile
 from sortition.federation.staleness import Staleness
 from sortition.results import run_folder
 from sortition.studies.audit.audit_run import examine

@@ -41,7 +41,7 @@ def setups(
     from sortition.learning import build
     from sortition.learning.rule import LocalRule
     from sortition.simulation import FaultDraws, Faults, Setup, World
-    from sortition.simulation.round_costs import NUMBER
+    from sortition.simulation.world import NUMBER
 
     rng = stream(seed, "matched federation")
     counts = scaled(federation.counts)

@@ -16,25 +16,26 @@ from typing import Literal, Protocol, cast
 
 import numpy as np
 
+from sortition.audit.encoding import json_value
 from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort, Notes
 from sortition.core.errors import bad
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.guards.settings import Guards
-from sortition.core.in_flight import DispatchedSelection
+from sortition.core.in_flight import DispatchedSelection, ServerStep
 from sortition.core.population import Population
 from sortition.core.questions import Measure
 from sortition.core.registrar import Registrar
-from sortition.core.round_record import RoundRecord
+from sortition.core.round_record import QuestionRecord, RoundRecord
 from sortition.core.selector import AnySelector
 from sortition.core.signals import ModelSize
 from sortition.core.turn import MeteredQuestion, Turn
 from sortition.federation.pace import CohortPace
 from sortition.federation.policies import PolicyKeeper
-from sortition.federation.recording import in_order, round_record, step_record
 from sortition.federation.shadow import Shadows
 from sortition.federation.staleness import Staleness
 
+ORDER = tuple(RoundRecord.__annotations__)  # the keys of a record
 USED_ELSEWHERE = "another job used up its limit"
 
 
@@ -46,11 +47,13 @@ class Arrivals:
         ids: members whose update arrived and is sound, in the cohort's order.
         faults: members whose update is unsound, and why.
         durations: seconds from the dispatch of each of ``ids`` to its arrival; None where there is no clock.
+        reports: what the members of ``ids`` reported, by signal.
     """
 
     ids: Ids
     faults: Mapping[int, str] = field(default_factory=dict)
     durations: Floats | None = None
+    reports: Mapping[str, Answers] = field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -78,10 +81,6 @@ class Backend(Protocol):
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Wait until the round is over, and return whose update can be used."""
-        ...
-
-    def reports(self, ids: Ids) -> Mapping[str, Answers]:
-        """Return what these members reported, by signal."""
         ...
 
     def step(self, cohort: Cohort, ids: Ids, weights: Floats) -> Mapping[str, object]:
@@ -424,10 +423,9 @@ class Driver:
         rule = self.pace.rule
         staleness = registrar.flights.staleness(arrivals.ids, registrar.version)
         discounts = self._overlapping.discounts(rule.rule, arrivals.ids, staleness)
-        reports = self.backend.reports(arrivals.ids)
         step = registrar.receive(
             arrivals.ids,
-            reports,
+            arrivals.reports,
             discounts=discounts,
             normalise=rule.normalise,
             durations=arrivals.durations,
@@ -505,8 +503,7 @@ class Driver:
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the registrar's turn, and return whose updates may be aggregated."""
         registrar = self._registrar("close_round")
-        reports = self.backend.reports(arrivals.ids)
-        return registrar.finish(turn, arrivals.ids, reports, durations=arrivals.durations)
+        return registrar.finish(turn, arrivals.ids, arrivals.reports, durations=arrivals.durations)
 
     @staticmethod
     def _notes(opened: OpenRound, arrivals: Arrivals) -> Notes:
@@ -563,3 +560,117 @@ def _without(cohort: Cohort, withdrawn: Ids) -> Cohort:
     if groups is not None:
         groups = groups[at_work]
     return replace(cohort, ids=cohort.ids[at_work], weights=weights, groups=groups)
+
+
+# -- how a round becomes one record, the same for every backend --------------------------------------------------------
+
+
+def round_record(
+    turn: Turn, *, available: int, answered: Ids, notes: Notes, withdrawn: Ids | None = None
+) -> RoundRecord:
+    """Write what every backend knows of a round; the costs and fates that a backend knows beside it come later."""
+    cohort = turn.cohort or Cohort.uniform([])
+    record: RoundRecord = {
+        "round": turn.index,
+        "available": available,
+        "cohort": cohort.ids.tolist(),
+        "weights": cohort.weights.tolist(),
+        "answered": None,
+        "skipped": turn.skipped,
+        "full": cohort.full,
+        "questions": [_question(question) for question in turn.asked],
+        "notes": dict(notes),
+    }
+    if answered.size != cohort.ids.size:
+        record["answered"] = answered.tolist()
+    if cohort.mass == "expected":
+        record["mass"] = cohort.mass
+    if cohort.expected_size is not None:
+        record["expected_size"] = cohort.expected_size
+    if turn.excluded:
+        record["excluded"] = {rule: int(ids.size) for rule, ids in turn.excluded.items()}
+    if withdrawn is not None and withdrawn.size:
+        record["withdrawn"] = withdrawn.tolist()
+    if turn.rejected:
+        record["rejected"] = {str(client): reason for client, reason in turn.rejected.items()}
+    return record
+
+
+def step_record(
+    *,
+    turns: Sequence[Turn],
+    available: int,
+    step: ServerStep,
+    fates: Mapping[str, Mapping[str, str]],
+    in_flight: int,
+    notes: Notes,
+) -> RoundRecord:
+    """Write what every backend knows of a step where work outlives steps.
+
+    A step of one selection that ends with it reads like a round.
+
+    Args:
+        turns: the selections since the last step.
+        available: how many clients the first of them could choose.
+        step: whose updates it used.
+        fates: why work ended without an update, by fate and client.
+        in_flight: how many clients are at work after it.
+        notes: for a reader.
+    """
+    first = turns[0]
+    record = round_record(first, available=available, answered=step.ids, notes=notes)
+    record["round"] = step.version
+    if len(turns) > 1:
+        record["cohort"], record["weights"] = _members_and_weights(turns)
+    has_selected = any(not turn.skipped for turn in turns)
+    record["skipped"] = not has_selected and not step.arrived.size
+    record["questions"] = [_question(question) for turn in turns for question in turn.asked]
+    is_one_selection = len(turns) == 1 and step.cohort is first.cohort
+    record["answered"] = step.ids.tolist()
+    if is_one_selection and np.array_equal(step.ids, step.cohort.ids):
+        record["answered"] = None
+    if step.ids.size and not is_one_selection:
+        record["used"] = step.weights.tolist()
+    if first.in_flight.size:
+        record["busy"] = int(first.in_flight.size)
+    return cast(RoundRecord, {**record, **_step_details(step, in_flight), **fates})
+
+
+def _members_and_weights(turns: Sequence[Turn]) -> tuple[list[int], list[float]]:
+    """Return the members of all selections, and their weights when they were chosen."""
+    members: list[int] = []
+    weights: list[float] = []
+    for turn in turns:
+        if turn.cohort is not None:
+            members += turn.cohort.ids.tolist()
+            weights += turn.cohort.weights.tolist()
+    return members, weights
+
+
+def _step_details(step: ServerStep, in_flight: int) -> dict[str, object]:
+    """Return what a step says beyond a round: who is in flight, staleness, and why numbers were withheld."""
+    details: dict[str, object] = {}
+    if in_flight:
+        details["in_flight"] = in_flight
+    if step.staleness.any():
+        details["staleness"] = step.staleness.tolist()
+    if step.rejected:
+        details["rejected"] = {str(client): reason for client, reason in step.rejected.items()}
+    return details
+
+
+def _question(question: MeteredQuestion) -> QuestionRecord:
+    return {
+        "signal": question.signal,
+        "of": question.depends_on,
+        "asked": question.n_asked,
+        "answered": question.n_answered,
+        "floats": question.floats_up,
+        "after": question.n_rehearsed,
+    }
+
+
+def in_order(record: Mapping[str, object]) -> RoundRecord:
+    """Return the record as JSON knows it, its keys in the order of the schema."""
+    ordered: RoundRecord = json_value({key: record[key] for key in ORDER if key in record})
+    return ordered

@@ -110,7 +110,7 @@ class LiveFederation:
 
     def _started(self, registrar: Registrar) -> None:
         if isinstance(self.messenger, OverlappingMessenger):
-            self.messenger.judge = registrar
+            self.messenger.judge = registrar.judge_updates
         self.files.watch(registrar)
         if self.driver.shadows is not None:
             saved_shadows = None

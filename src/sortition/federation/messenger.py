@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -29,13 +29,13 @@ from sortition.core.selector import Needs
 from sortition.core.signals import UPDATE, ModelSize, parse_sketch_name
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-from sortition.federation.deadline import first_come
 from sortition.federation.driver import Arrivals
 from sortition.federation.members import Members
 from sortition.federation.messages import NOBODY, Ask, Handle, Kind, Peer, Profile, Reply, Transport
 from sortition.federation.model_engine import Engine, Step
 from sortition.federation.model_screening import Judge, ModelCheck, moved, not_finite, reported_rows
 from sortition.federation.options import Options
+from sortition.federation.pace import first_come
 from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
 
 FIRST_LOOK = 0.02  # seconds between the first two looks for replies; later ones are further apart
@@ -670,21 +670,17 @@ class Messenger:
         """
         training = self.training
         target = self.options.pace.target(cohort)
-        pause = FIRST_LOOK
-        while not training.is_over:
-            self._receive(0.0)
+
+        def has_enough() -> bool:
             self._sort_into(training)
-            seconds_left = self._seconds_until(self._ends)
             everybody_answered = len(training.replies) == len(training.handles)
             training.closed_early = training.countable >= target and not everybody_answered
-            if everybody_answered or training.closed_early or seconds_left <= 0:
-                training.is_over = True
-                break
-            self._receive(min(pause, seconds_left))
-            pause = min(pause * 1.5, LONGEST_LOOK)
-        unneeded = [handle for client, handle in training.handles.items() if client not in training.replies]
-        for handle in self.transport.cancel(unneeded):
-            self._pending.pop(handle, None)
+            return everybody_answered or training.closed_early
+
+        if not training.is_over:
+            self._receive_until(has_enough, self._ends)
+            training.is_over = True
+        self._withdraw([handle for client, handle in training.handles.items() if client not in training.replies])
 
     def _seconds_until(self, end: float) -> float:
         """Return how long to wait until this moment; not at all for one that never comes, if the federation stops."""
@@ -721,11 +717,11 @@ class Messenger:
         self.wait_for_training(cohort)
         training = self.training
         replies = {client: training.replies[client] for client in self._who_answered(cohort)}
-        sound_models = self._screened(replies, turn)
+        sound_models = self._screened(replies, turn.judge_updates)
         ids = self.used(cohort)
         self._keep_models({client: sound_models[client] for client in ids.tolist()})
         self._log_training(cohort)
-        return Arrivals(ids, training.faults)
+        return Arrivals(ids, training.faults, reports=self._reports(ids))
 
     def _keep_models(self, models: dict[int, Model]) -> None:
         """Keep the models that the step is made of."""
@@ -773,7 +769,7 @@ class Messenger:
         counts = first_come(cohort.ids, seconds, target=self.options.pace.target(cohort), deadline=np.inf)
         return cohort.ids[counts]
 
-    def reports(self, ids: Ids) -> Mapping[str, Answers]:
+    def _reports(self, ids: Ids) -> Mapping[str, Answers]:
         """Return what these members reported with their models."""
         return reported_rows(
             self.needs.reports, ids, replies=self.training.replies, models=self.training.models, model=self.engine.model
@@ -924,19 +920,27 @@ class Messenger:
     def _await(self, handles: set[Handle], seconds: float) -> None:
         """Wait until these are answered, so many seconds at most; what comes later is late."""
         self._awaited = handles
-        ends = self.clock() + seconds
+        self._receive_until(lambda: handles <= self._inbox.keys(), self.clock() + seconds)
+        self._awaited = set()
+        self._withdraw(handles - self._inbox.keys())
+
+    def _withdraw(self, handles: Collection[Handle]) -> None:
+        """Withdraw the messages that nobody waits for; clients that never saw theirs are not busy."""
+        for handle in self.transport.cancel(sorted(handles)):
+            self._pending.pop(handle, None)
+
+    def _receive_until(self, is_over: Callable[[], bool], end: float) -> None:
+        """Take what comes until this is over, or until this moment; look less and less often."""
         pause = FIRST_LOOK
         while True:
             self._receive(0.0)
-            unanswered = handles - self._inbox.keys()
-            seconds_left = self._seconds_until(ends)
-            if not unanswered or seconds_left <= 0:
-                break
+            if is_over():
+                return
+            seconds_left = self._seconds_until(end)
+            if seconds_left <= 0:
+                return
             self._receive(min(pause, seconds_left))
             pause = min(pause * 1.5, LONGEST_LOOK)
-        self._awaited = set()
-        for handle in self.transport.cancel(sorted(unanswered)):
-            self._pending.pop(handle, None)
 
     def _receive(self, wait: float) -> None:
         """Sort in whatever has come; wait so many seconds for the first message."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,46 +42,6 @@ class Step:
     replies: Mapping[int, Reply]
     clients: int
     norm_limit: float = math.inf
-
-
-class Engine(Protocol):
-    """Keeps the model of a federation.
-
-    Attributes:
-        combining: how updates become one.
-    """
-
-    combining: Combining
-
-    @property
-    def model(self) -> Model:
-        """The model that clients get now, by name."""
-        ...
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """What must be the same when a federation goes on from a checkpoint."""
-        ...
-
-    def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
-        """Return whose reply this engine cannot use though its model is sound, and why."""
-        ...
-
-    def rebased(self, reply: Reply, model: Model) -> Reply:
-        """Return a stale reply with this model in place of its own, where work outlives a step."""
-        ...
-
-    def step(self, made_of: Step) -> Mapping[str, object]:
-        """Make the next model, where there is one, and return notes for the record."""
-        ...
-
-    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
-        """Return what it remembers beside the model, as arrays and a JSON-able header."""
-        ...
-
-    def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
-        """Go on with this model and what :meth:`export` gave."""
-        ...
 
 
 @dataclass
@@ -154,7 +114,50 @@ class Combining:
         self.memory = UpdateMemory.restore(arrays)
 
 
-class ModelEngine:
+class Engine(ABC):
+    """Keeps the model of a federation.
+
+    Args:
+        model: initial arrays by name.
+        combining: how updates become one.
+    """
+
+    def __init__(self, model: Model, combining: Combining) -> None:
+        self._model = model
+        self.combining = combining
+
+    @property
+    def model(self) -> Model:
+        """The model that clients get now, by name."""
+        return self._model
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, object]:
+        """What must be the same when a federation goes on from a checkpoint."""
+
+    def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
+        """Return whose reply this engine cannot use though its model is sound, and why."""
+        return {}
+
+    def rebased(self, reply: Reply, model: Model) -> Reply:
+        """Return a stale reply with this model in place of its own, where work outlives a step."""
+        return replace(reply, model=model)
+
+    @abstractmethod
+    def step(self, made_of: Step) -> Mapping[str, object]:
+        """Make the next model, where there is one, and return notes for the record."""
+
+    @abstractmethod
+    def export(self) -> tuple[dict[str, Array], dict[str, object]]:
+        """Return what it remembers beside the model, as arrays and a JSON-able header."""
+
+    @abstractmethod
+    def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
+        """Go on with this model and what :meth:`export` gave."""
+
+
+class ModelEngine(Engine):
     """Keeps the model itself: updates are combined with the cohort's weights, then the server makes its step.
 
     Args:
@@ -171,28 +174,14 @@ class ModelEngine:
     ) -> None:
         if not isinstance(combine, Combining):
             combine = Combining.by(combine, "ModelEngine")
-        self._model: Model = {str(name): np.asarray(value) for name, value in model.items()}
+        super().__init__({str(name): np.asarray(value) for name, value in model.items()}, combine)
         self.rule = step or StepRule()
-        self.combining = combine
         self.state: StepState = self.rule.init(as_vector(self._model).size)
-
-    @property
-    def model(self) -> Model:
-        """The model that clients get now."""
-        return self._model
 
     @property
     def identity(self) -> dict[str, object]:
         """The server's step and the combining rule, as checkpoints name them."""
         return {f"step.{name}": value for name, value in asdict(self.rule).items()} | self.combining.identity
-
-    def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
-        """Object to nothing: a sound model is enough."""
-        return {}
-
-    def rebased(self, reply: Reply, model: Model) -> Reply:
-        """Return a stale reply with this model in place of its own."""
-        return replace(reply, model=model)
 
     def step(self, made_of: Step) -> Mapping[str, object]:
         """Move the model by the combined update."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -19,16 +18,9 @@ from sortition.core.signals import UPDATE, Signal
 from sortition.core.validation import is_whole
 from sortition.federation.messages import Reply
 
+Judge = Callable[[Ids, Floats], UpdateVerdict]  # of updates, by their norms: of a turn, or of a registrar
 LEAST_VOTES = 2  # of clients that send the same arrays: a client alone decides nothing
 BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference stay in the cache
-
-
-class Judge(Protocol):
-    """Who judges updates by their norms: a turn, or a registrar where work outlives a step."""
-
-    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
-        """Say which updates are refused, by row, and how large the norms of the others may be."""
-        ...
 
 
 @dataclass
@@ -141,7 +133,7 @@ class ModelCheck:
         """Return whose update a judge refuses; remember how long the others may be."""
         ids = np.array(sorted(models), np.int64)
         norms = np.array([distance(models[client], model) for client in ids.tolist()])
-        refused_rows, self.norm_limit = judge.judge_updates(ids, norms)
+        refused_rows, self.norm_limit = judge(ids, norms)
         return {int(ids[row]): reason for row, reason in refused_rows.items()}
 
     def _too_far(self, models: Mapping[int, Model], model: Model) -> dict[int, str]:

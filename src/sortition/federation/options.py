@@ -22,10 +22,9 @@ from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector, Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.arrangement import Arrangement, ShadowOption, arranged, is_several
-from sortition.federation.deadline import DEADLINE, Quantile
 from sortition.federation.members import Owner, Refresh
 from sortition.federation.monitoring import MetricsOption, MetricsSink, sinks
-from sortition.federation.pace import CohortPace, Pace
+from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile
 from sortition.federation.policies import facts_of
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]

@@ -24,14 +24,7 @@ from sortition.core.storage.snapshot import StoredTable
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Ending
 from sortition.federation.messages import Ask, Handle, Reply, Transport
-from sortition.federation.messenger import (
-    FIRST_LOOK,
-    LONGEST_LOOK,
-    LONGEST_REASON,
-    Messenger,
-    StoppedError,
-    Training,
-)
+from sortition.federation.messenger import LONGEST_REASON, Messenger, StoppedError, Training
 from sortition.federation.model_engine import Engine
 from sortition.federation.model_screening import Judge, ModelCheck
 from sortition.federation.options import Options
@@ -263,20 +256,19 @@ class OverlappingMessenger(Messenger):
             closes = self._ends
         elif rule.is_adaptive and self.landed:
             closes = self._earliest_step()
-        pause = FIRST_LOOK
-        while True:
+        endings: dict[int, Ending] = {}
+
+        def has_something_happened() -> bool:
             if self.stopping():
                 raise StoppedError
             if not all(flight.posted for flight in self.flights.values()):
                 self._present_now()
                 self._post_unsent()
-            self._receive(0.0)
-            endings = self._land()
-            seconds_left = closes - self.clock()
-            if endings or len(self.landed) > n_landed or seconds_left <= 0:
-                return endings
-            self._receive(min(pause, seconds_left))
-            pause = min(pause * 1.5, LONGEST_LOOK)
+            endings.update(self._land())
+            return bool(endings) or len(self.landed) > n_landed
+
+        self._receive_until(has_something_happened, closes)
+        return endings
 
     def _land(self) -> dict[int, Ending]:
         """Sort in what has come; return whose work ended without an update, and how."""
@@ -332,7 +324,7 @@ class OverlappingMessenger(Messenger):
             self.logger.warning("Client %s is left out: %s", self.members[client].name, reason)
         ids = np.array(sorted(training.models), np.int64)
         seconds = np.array([self.landed[client].seconds for client in ids.tolist()])
-        return Arrivals(ids, training.faults, durations=seconds)
+        return Arrivals(ids, training.faults, durations=seconds, reports=self._reports(ids))
 
     def _rebased(self, client: int, reply: Reply) -> Reply:
         """Return w_v + (w_k − w_{v−τ}); a model of another form stays as it is, and is refused when it is judged."""

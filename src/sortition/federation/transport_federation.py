@@ -24,12 +24,12 @@ from sortition.core.errors import InputError, bad
 from sortition.core.round_record import answered_ids
 from sortition.core.selector import AnySelector
 from sortition.core.validation import is_whole
-from sortition.federation.deadline import DEADLINE
 from sortition.federation.live import LiveFederation
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
 from sortition.federation.model_engine import Combining, ModelEngine
 from sortition.federation.options import FederationOptions, Options
+from sortition.federation.pace import DEADLINE
 
 WHO = "Federation"
 VERBS = ("online", "post", "poll", "cancel")  # of a transport

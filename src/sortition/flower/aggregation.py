@@ -7,13 +7,13 @@ they do not, or where another rule combines the updates, the strategy is given o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from logging import WARNING
 from typing import NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.common.logger import log
+from flwr.serverapp.strategy import Strategy
 
 from sortition.clients.app_training import RATES
 from sortition.clients.named_arrays import Model, as_vector, from_vector, shared_update
@@ -23,14 +23,14 @@ from sortition.core.errors import InputError
 from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
-from sortition.federation.model_engine import Combining, Step, learning_rate_of
+from sortition.federation.model_engine import Combining, Engine, Step, learning_rate_of
 from sortition.federation.model_screening import moved, no_further
 from sortition.flower import codec
-from sortition.flower.averaged_metrics import first_metrics, is_amount
+from sortition.flower.averaged_metrics import first_metrics, is_amount, usable_metrics
 from sortition.flower.base_strategy import Aggregate, BaseStrategy
-from sortition.flower.strategy_kinds import layers
-from sortition.flower.strategy_memory import export_memory, restore_memory
+from sortition.flower.strategy_kinds import PRIVATE, layers
 
+ADAPTED = "clipping_norm"  # a number that adaptive clipping changes from round to round
 CLOSE = 1e-6  # how far a sum of weights may be from 1
 ALIKE = 0.01  # how far reported and declared numbers of examples may be apart, in proportion to others'
 
@@ -43,7 +43,7 @@ class _Counted(NamedTuple):
     notes: Notes
 
 
-class FlowerEngine:
+class FlowerEngine(Engine):
     """Keeps the model by the user's strategy.
 
     Args:
@@ -52,17 +52,11 @@ class FlowerEngine:
     """
 
     def __init__(self, base: BaseStrategy, combining: Combining) -> None:
+        super().__init__({}, combining)
         self.base = base
-        self.combining = combining
         self.server_round = 0
         self.config: Mapping[str, object] = {}
         self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop
-        self._model: Model = {}
-
-    @property
-    def model(self) -> Model:
-        """The model that clients get now."""
-        return self._model
 
     def show(self, arrays: ArrayRecord) -> None:
         """Take the arrays that Flower's loop holds: a strategy may have changed them between rounds."""
@@ -82,7 +76,8 @@ class FlowerEngine:
         """Return whose metrics cannot be used, where the strategy computes the model from them."""
         if not self.base.kind.reads_metrics:
             return {}
-        return self.base.odd_metrics({client: reply.native.content for client, reply in replies.items()})
+        contents = {client: reply.native.content for client, reply in replies.items()}
+        return usable_metrics(contents, ignored=[self.base.weighted], complete=True)[1]
 
     def rebased(self, reply: Reply, model: Model) -> Reply:
         """Return a stale reply with this model in place of its own: a strategy reads it in the message."""
@@ -93,7 +88,7 @@ class FlowerEngine:
         if self.base.model in model_records:
             key = self.base.model
         message.content = RecordDict({**message.content, key: codec.to_record(model)})
-        return replace(reply, model=model, native=message)
+        return super().rebased(reply, model)
 
     def step(self, made_of: Step) -> Notes:
         """Take the strategy's next model and metrics; none where nobody has a weight."""
@@ -224,3 +219,66 @@ def with_integer_dtypes(arrays: ArrayRecord, model: Model) -> ArrayRecord:
     if not integer_arrays:
         return arrays
     return ArrayRecord({**arrays, **codec.to_record(integer_arrays)})
+
+
+# -- what a strategy remembers, for checkpoints: any attribute made of arrays, in every layer --------------------------
+
+
+def export_memory(strategy: Strategy) -> tuple[dict[str, Array], dict[str, object]]:
+    """Return memory as named arrays, and a header that says how they were held; of a wrapper, the inner one's too."""
+    arrays: dict[str, Array] = {}
+    header: dict[str, object] = {}
+    for name, value in vars(strategy).items():
+        if isinstance(value, Strategy):
+            inner_arrays, inner_header = export_memory(value)
+            arrays |= {f"{name}/{key}": array for key, array in inner_arrays.items()}
+            header |= {f"{name}/{key}": entry for key, entry in inner_header.items()}
+            continue
+        is_adapted = isinstance(strategy, PRIVATE) and name == ADAPTED
+        memory = _as_arrays(value, adapted=is_adapted)
+        if memory is not None:
+            header[name] = {"kind": type(value).__name__, "keys": list(memory)}
+            arrays |= {f"{name}.{row}": array for row, array in enumerate(memory.values())}
+    return arrays, header
+
+
+def restore_memory(strategy: Strategy, arrays: Mapping[str, Array], header: StoredTable) -> None:
+    """Take over what :func:`export_memory` gave."""
+    for path, entry in header.items():
+        *outer, name = path.split("/")
+        owner = strategy
+        for step in outer:
+            owner = getattr(owner, step)
+        current = getattr(owner, name, None)
+        if current is not None and not isinstance(current, dict | list | ArrayRecord | np.ndarray) and name != ADAPTED:
+            raise ValueError(f"{path} of {type(strategy).__name__} is no memory")
+        memory = {key: arrays[f"{path}.{row}"] for row, key in enumerate(entry["keys"])}
+        setattr(owner, name, _as_it_was(entry["kind"], memory))
+
+
+def _as_it_was(kind: str, memory: dict[str, Array]) -> object:
+    """Return the attribute as the strategy held it."""
+    if kind == "list":
+        return list(memory.values())
+    if kind == "ArrayRecord":
+        return codec.to_record(memory)
+    if kind == "ndarray":
+        return memory["0"]
+    if kind == "float":
+        return float(memory["0"])
+    return memory
+
+
+def _as_arrays(value: object, adapted: bool) -> dict[str, Array] | None:
+    """Return an attribute as named arrays; None where it is no memory."""
+    if isinstance(value, ArrayRecord):
+        return codec.to_arrays(value)
+    if adapted and isinstance(value, float):
+        return {"0": np.asarray(value)}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        return {"0": value}
+    if isinstance(value, list) and value:
+        value = {str(row): item for row, item in enumerate(value)}
+    if isinstance(value, dict) and value and all(isinstance(item, np.ndarray | np.generic) for item in value.values()):
+        return {str(name): np.asarray(item) for name, item in value.items()}  # counters become numpy scalars there
+    return None

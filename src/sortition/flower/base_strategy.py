@@ -83,10 +83,6 @@ class BaseStrategy:
 
     # -- training ------------------------------------------------------------------------------------------------------
 
-    def question_config(self, server_round: int, config: ConfigRecord) -> ConfigRecord:
-        """Return the config beside a question, for which the strategy configures nobody."""
-        return ConfigRecord({**config, "server-round": server_round})
-
     def configure(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, nodes: Sequence[int]
     ) -> dict[int, Message]:
@@ -191,10 +187,6 @@ class BaseStrategy:
             weighed_contents.append(contents[client])
         with _averages(self.inner, []):
             return arrays, self.inner.train_metrics_aggr_fn(weighed_contents, self.weighted)
-
-    def odd_metrics(self, contents: Mapping[int, RecordDict]) -> dict[int, str]:
-        """Return whose metrics are missing or cannot be used, and why: some rules compute the model from them."""
-        return usable_metrics(contents, ignored=[self.weighted], complete=True)[1]
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ class FlowerTransport:
             kind = configured.metadata.message_type
             content = {**configured.content}
         else:
-            config = self.base.question_config(self.round.number, self.round.config)
+            config = ConfigRecord({**self.round.config, "server-round": self.round.number})
             content = {self.base.model: self.round.arrays, self.base.config: config}
         content[self.base.model] = self._record_of(ask.model)
         assignment = codec.Assignment(

@@ -26,12 +26,12 @@ from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, bad
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
-from sortition.federation.deadline import DEADLINE
 from sortition.federation.live import LiveFederation
 from sortition.federation.model_engine import Combining
 from sortition.federation.model_screening import ModelCheck
 from sortition.federation.options import FederationOptions, Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
+from sortition.federation.pace import DEADLINE
 from sortition.flower import codec
 from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy

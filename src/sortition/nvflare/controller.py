@@ -12,11 +12,12 @@ from nvflare.app_common.app_event_type import AppEventType
 
 from sortition.aggregation import StepRule
 from sortition.clients.named_arrays import Model
-from sortition.core.errors import InputError, bad
+from sortition.core.errors import bad
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_whole
 from sortition.federation.model_engine import ModelEngine
 from sortition.nvflare import meta_codec
+from sortition.nvflare.controller_options import as_table, made_of
 from sortition.nvflare.shared_controller import SelectingController
 
 WHO = "SelectorController"
@@ -49,13 +50,8 @@ class SelectorController(SelectingController):
         super().__init__(persistor_id=persistor_id, ignore_result_error=True)
         if not is_whole(num_rounds, 1):
             raise bad(f"{WHO}.num_rounds", "a whole number ≥ 1", num_rounds)
-        for name, value in (("model", model), ("step", step)):
-            if value is not None and not isinstance(value, Mapping):
-                raise bad(f"{WHO}.{name}", "a table", value)
-        try:
-            self._rule = StepRule(**dict(step or {}))
-        except TypeError as error:
-            raise InputError(f"{WHO}.step must hold keys of StepRule; {error}.") from None
+        as_table(WHO, "model", model)
+        self._rule = made_of(StepRule, WHO, "step", step)
         self.configure(selector, cohort, num_rounds, options)
         self.num_rounds = int(num_rounds)
         self.model = model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
@@ -14,14 +14,14 @@ from sortition.core.policy import Policy
 from sortition.core.selector import AnySelector
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_number
-from sortition.federation.deadline import DEADLINE
 from sortition.federation.members import Owner
 from sortition.federation.model_engine import Combining
 from sortition.federation.monitoring import Metrics, MetricsSink, sinks
 from sortition.federation.options import Eligible, FederationOptions, Options
-from sortition.federation.pace import Pace
+from sortition.federation.pace import DEADLINE, Pace
 from sortition.selectors import find
 
+Made = TypeVar("Made")
 OF_A_JOB = ("parameters", "owners", "combine", "deadline")  # beside the options of every federation
 NOT_IN_JSON = ("owner_of", "bind_names")  # NVFlare proves names, and a job names the owners of sites
 
@@ -41,14 +41,14 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
         rounds: of the job, for which the selector plans.
         options: a table of the keys that docs/nvflare.md lists.
     """
-    table = _table(who, "options", options)
+    table = as_table(who, "options", options)
     for name in table:
         if name not in option_names():
             raise unknown("option", name, option_names(), f"{who}.options")
     checked_options: dict[str, Any] = {name: value for name, value in table.items() if name not in OF_A_JOB}
     checked_options["horizon"] = table.get("horizon", rounds)
-    checked_options["guards"] = _guards(who, _table(who, "guards", table.get("guards")))
-    checked_options["owner_of"] = _owner_of(_table(who, "owners", table.get("owners")))
+    checked_options["guards"] = made_of(Guards, who, "guards", table.get("guards"))
+    checked_options["owner_of"] = _owner_of(as_table(who, "owners", table.get("owners")))
     checked_options["policy"] = _policies(who, table.get("policy"))
     checked_options["eligible"] = _function_or_names(who, table.get("eligible"))
     checked_options["pace"] = Pace.of(table.get("pace"), f"{who}.options")
@@ -60,7 +60,7 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
         checked_options[name] = table.get(name) or None
     return Options.read(
         who,
-        _selector(who, selector, _table(who, "parameters", table.get("parameters"))),
+        _selector(who, selector, as_table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
         label=selector,
@@ -73,7 +73,16 @@ def read_combining(who: str, options: StoredTable | None) -> Combining:
     return Combining.by((options or {}).get("combine", "mean"), who)
 
 
-def _table(who: str, name: str, value: object) -> StoredTable:
+def made_of(kind: type[Made], who: str, name: str, value: object) -> Made:
+    """Make an object of a table of its parameters, or of none."""
+    try:
+        return kind(**as_table(who, name, value))
+    except TypeError as error:
+        raise InputError(f"{who}.{name} must hold keys of {kind.__name__}; {error}.") from None
+
+
+def as_table(who: str, name: str, value: object) -> StoredTable:
+    """Return a table as it is, and an empty one where nothing is given."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -93,24 +102,11 @@ def _selector(who: str, name: str, parameters: StoredTable) -> AnySelector:
     return method.load(**parameters)
 
 
-def _guards(who: str, table: StoredTable) -> Guards:
-    try:
-        return Guards(**table)
-    except TypeError as error:
-        raise InputError(f"{who}.guards must hold keys of Guards; {error}.") from None
-
-
 def _policies(who: str, value: object) -> list[Policy]:
     """Read the policies of a table, or of a list of tables."""
     if value is None:
         return []
-    policies = []
-    for table in _as_list(value):
-        try:
-            policies.append(Policy(**_table(who, "policy", table)))
-        except TypeError as error:
-            raise InputError(f"{who}.policy must hold keys of Policy; {error}.") from None
-    return policies
+    return [made_of(Policy, who, "policy", table) for table in _as_list(value)]
 
 
 def _owner_of(owners: StoredTable) -> Owner | None:
@@ -164,7 +160,7 @@ def _metrics(who: str, value: object) -> tuple[MetricsSink, ...]:
     chosen: list[MetricsSink | int] = []
     for option in _as_list(value):
         if isinstance(option, Mapping):
-            chosen.append(_endpoint(who, option))
+            chosen.append(made_of(Metrics, who, "metrics", option))
             continue
         make_sink = None
         if isinstance(option, str):
@@ -181,13 +177,6 @@ def _as_list(value: object) -> list[Any]:
     if isinstance(value, list):
         return value
     return [value]
-
-
-def _endpoint(who: str, table: StoredTable) -> Metrics:
-    try:
-        return Metrics(**table)
-    except TypeError as error:
-        raise InputError(f"{who}.metrics must hold keys of Metrics; {error}.") from None
 
 
 def _deadline(who: str, seconds: float | None) -> float:

@@ -51,8 +51,8 @@ class SiteTask:
     @classmethod
     def of(cls, message: FLModel, site: str = "") -> SiteTask | None:
         """Read the task of a message to this site; None if it is not ours."""
-        content = (message.meta or {}).get(KEY)
-        if not isinstance(content, Mapping) or "kind" not in content:
+        content: dict[str, Any] = content_of(message)
+        if "kind" not in content:
             return None
         fields = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         for name in ("signals", "facts", "optional"):
@@ -69,10 +69,7 @@ def reply(content: Mapping[str, object]) -> FLModel:
 
 def content_of(message: FLModel) -> dict[str, object]:
     """Return what a site answered, or nothing."""
-    content = (message.meta or {}).get(KEY)
-    if not isinstance(content, Mapping):
-        return {}
-    return dict(content)
+    return table_of((message.meta or {}).get(KEY))
 
 
 def table_of(content: object) -> dict[str, object]:

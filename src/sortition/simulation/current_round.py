@@ -1,4 +1,9 @@
-"""One round of the simulator, from its choice to its record: who was sent to work, and what came back."""
+"""One round of the simulator, from its choice to its record: who was sent to work, what came back, and what it cost.
+
+A number is 4 bytes. A client that already holds this round's model is not sent it twice: power-of-choice's d candidates
+receive it with the question, and those selected train on it. A signal that is a part of the update (an ``exact`` one
+of training) is free in a report, since the update is uploaded anyway. Wasted work counts.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +18,26 @@ import numpy as np
 from sortition.aggregation.clipping import clip_rows
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
-from sortition.core.guards.answer_screening import Answers, row_norms
+from sortition.core.guards.answer_screening import row_norms
 from sortition.core.intake import UpdateVerdict
-from sortition.core.questions import Reading
+from sortition.core.questions import Measure, Reading
+from sortition.core.signals import Signal
 from sortition.learning.vector import Vector
 from sortition.simulation.devices import RoundEnd
 from sortition.simulation.faults import FATES
-from sortition.simulation.round_cache import Training, Trainings
-from sortition.simulation.round_costs import Ledger
-from sortition.simulation.setup import Setup
-from sortition.simulation.world import TrainedCohort
+from sortition.simulation.round_cache import Trainings
+from sortition.simulation.world import NUMBER, TrainedCohort, World
+
+LANES = (
+    "model_down",
+    "model_up",
+    "questions_down",
+    "questions_up",
+    "rehearsals_down",
+    "rehearsals_up",
+    "wasted_up",
+    "metadata",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +127,113 @@ class ScreenedTraining:
 
 
 @dataclass
+class Ledger:
+    """What one round cost.
+
+    Attributes:
+        size: how many numbers the model has.
+        n_clients: how many clients there are.
+        bytes: traffic by purpose and direction (LANES).
+        passes: examples that clients computed on, by purpose; wasted ones are also counted by their purpose.
+        steps: SGD steps.
+        server_passes: examples of its own that the server computed on.
+        uploads: updates that were sent, late ones included.
+    """
+
+    size: int
+    n_clients: int
+    bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LANES, 0))
+    passes: dict[str, int] = field(default_factory=lambda: {"training": 0, "forward": 0, "wasted": 0})
+    steps: int = 0
+    server_passes: int = 0
+    uploads: int = 0
+
+    def __post_init__(self) -> None:
+        self._has_model = np.zeros(self.n_clients, bool)
+        self._has_trained = np.zeros(self.n_clients, bool)
+
+    def _send_model(self, ids: Ids, lane: str) -> None:
+        """Charge the round's model, sent to clients that do not have it yet."""
+        n_receivers = int(ids.size - self._has_model[ids].sum())
+        self._has_model[ids] = True
+        self.bytes[lane] += NUMBER * self.size * n_receivers
+
+    @property
+    def trainings(self) -> int:
+        """How many clients trained with this round's model, rehearsals aside."""
+        return int(self._has_trained.sum())
+
+    def compute(self, ids: Ids, examples: Ids, steps: Ids) -> None:
+        """Charge this round's local training; a client that is asked for its result and then selected trains once."""
+        trains_now = ~self._has_trained[ids]
+        self._has_trained[ids] = True
+        self.rehearse(examples[trains_now], steps[trains_now])
+
+    def rehearse(self, examples: Ids, steps: Ids) -> None:
+        """Charge local training that nothing else can use."""
+        self.passes["training"] += int(examples.sum())
+        self.steps += int(steps.sum())
+
+    def question(self, question: Measure, answer: Reading) -> None:
+        """Charge a question and its answer."""
+        signal = question.signal
+        rehearsal = question.after
+        n_asked = question.ids.size
+        if rehearsal is not None:
+            self._send_model(rehearsal.ids, "rehearsals_down")
+            self.bytes["rehearsals_up"] += NUMBER * self.size * rehearsal.ids.size
+            self.bytes["rehearsals_down"] += NUMBER * self.size * n_asked  # the trial model, new to everybody
+        elif signal.of not in ("pairs", "device"):
+            self._send_model(question.ids, "questions_down")
+        self.bytes["questions_down"] += NUMBER * signal.floats_down * n_asked
+        self.bytes["questions_up"] += NUMBER * int(answer.values.size)
+
+    def training(self, selected: Ids, n_answered: int, n_wasted: int) -> None:
+        """Charge the model to the selected, and updates from those who answered; late or lost ones are wasted."""
+        self._send_model(selected, "model_down")
+        self.uploads += n_answered + n_wasted
+        self.bytes["model_up"] += NUMBER * self.size * n_answered
+        self.bytes["wasted_up"] += NUMBER * self.size * n_wasted
+
+    def reports(self, signals: tuple[Signal, ...], reports: Mapping[str, Reading]) -> None:
+        """Charge what the cohort reports beside its updates."""
+        for signal in signals:
+            is_part_of_update = signal.of == "training" and signal.exact
+            if signal.of == "server" or is_part_of_update or signal.name not in reports:
+                continue
+            self.bytes["metadata"] += NUMBER * int(reports[signal.name].values.size)
+
+    def facts(self, numbers: int) -> None:
+        """Charge facts that clients send once."""
+        self.bytes["metadata"] += NUMBER * numbers
+
+    def added_to(self, totals: Mapping[str, int]) -> dict[str, int]:
+        """Return the totals of a run with this round's costs."""
+        passes = self.passes["training"] + self.passes["forward"]
+        costs = {**self.bytes, "passes": passes, "steps": self.steps}
+        return {name: totals[name] + cost for name, cost in costs.items()}
+
+
+class Stopwatch:
+    """Wall-clock seconds of the parts of a round; each lap takes the time since the lap before."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str, less: float = 0.0) -> None:
+        """End a part of the round; subtract ``less``, seconds that are counted elsewhere."""
+        lap_end = time.perf_counter()
+        self.seconds[name] = lap_end - self._last - less
+        self._last = lap_end
+
+
+@dataclass
 class CurrentRound:
     """The round that is being played, from its choice to its record.
 
     Attributes:
-        setup: the set-up with this round's owners of data and states of optimisers.
+        world: the clients, with this round's owners of data and states of optimisers.
         t: the index of the round.
         ledger: what it costs.
         watch: wall-clock seconds of its parts.
@@ -133,29 +250,32 @@ class CurrentRound:
         at_work: the cohort at work, where rounds do not overlap.
         updates: the updates that the step is made of.
         losses: (k,) mean training losses of their clients.
-        reports: what these clients report, by signal.
         repeated: reports that came twice, or for a selection that was given up, by kind.
     """
 
-    setup: Setup
+    world: World
     t: int
     ledger: Ledger
-    watch: Stopwatch
+    watch: Stopwatch = field(default_factory=Stopwatch)
     joined: dict[str, list[int]] = field(default_factory=dict)
     n_lost_answers: int = 0
     late_readings: list[Reading] = field(default_factory=list)
     n_late_answers: int = 0
     wall_seconds_asking: float = 0.0
     seconds_asking: float = 0.0
-    training: Training | Trainings = None  # type: ignore[assignment]  # given by dispatch
+    training: Trainings = None  # type: ignore[assignment]  # given by dispatch
     opened_at: float = 0.0
     nobody_eligible: bool = False
     sent_cohorts: list[SentCohort] = field(default_factory=list)
     at_work: CohortAtWork = None  # type: ignore[assignment]  # given by dispatch
     updates: SoundUpdates = None  # type: ignore[assignment]  # given by collect
     losses: Vector | None = None
-    reports: dict[str, Answers] = field(default_factory=dict)
     repeated: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, world: World, t: int) -> CurrentRound:
+        """Begin a round in which nothing has happened yet."""
+        return cls(world, t, Ledger(world.initial.size, world.n_clients))
 
     @property
     def everybody_sent(self) -> SentCohort:
@@ -164,20 +284,6 @@ class CurrentRound:
             ids=np.concatenate([NOBODY, *(cohort.ids for cohort in self.sent_cohorts)]),
             fates=np.concatenate([NOBODY, *(cohort.fates for cohort in self.sent_cohorts)]),
         )
-
-
-class Stopwatch:
-    """Wall-clock seconds of the parts of a round; each lap takes the time since the lap before."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str, less: float = 0.0) -> None:
-        """End a part of the round; subtract ``less``, seconds that are counted elsewhere."""
-        lap_end = time.perf_counter()
-        self.seconds[name] = lap_end - self._last - less
-        self._last = lap_end
 
 
 def as_rows(updates: Vector | list[Vector], params: Vector) -> Vector:

@@ -21,7 +21,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, refuse_unknown_keys
-from sortition.federation.deadline import first_come
+from sortition.federation.pace import first_come
 from sortition.simulation.device_tables import devices_of, read_devices
 
 FORWARD = 1 / 3  # of a training pass: backward costs about two forward passes

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
-from sortition.core.errors import bad
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.questions import Reading
 from sortition.core.turn import Turn
@@ -30,17 +29,15 @@ from sortition.federation.driver import Arrivals, Ending
 from sortition.federation.pace import OpenSelection
 from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
-from sortition.simulation.current_round import SentCohort, as_rows, screen_updates
+from sortition.simulation.current_round import CurrentRound, SentCohort, as_rows, screen_updates
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import (
-    Result,
     RoundCache,
     Tracked,
     Training,
     Trainings,
-    in_blocks,
+    joined_readings,
     tracked_by,
-    updates_of,
 )
 from sortition.simulation.setup import Setup
 from sortition.simulation.simulation import Simulation, train_all
@@ -153,20 +150,20 @@ class OverlappingSimulation(Simulation):
     def available(self) -> Ids:
         """Return who can be reached and is idle."""
         version = self.registrar.version
-        setup = self.setup.at(version)
+        world = self.setup.world_at(version)
         if self._open_version != version:
             self._open_version = version
             self._ended_now = {}
             self._last_step = self.clock
-            self.current = self._new_round(setup, version)
+            self.current = CurrentRound.of(world, version)
             self._note_newcomers(version)
             self._drop_replaced()
         self.current.late_readings = []
         self.current.seconds_asking = 0.0
-        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
-        world = self.current.setup.world
-        world.begin(RoundCache(world, self.params, self.registrar.index, version=version))
-        is_idle = setup.reachable(version, self.clock).copy()
+        world = world.beginning(self.clock, self.local)
+        self.current.world = world
+        world.cache = RoundCache(world, self.params, self.registrar.index, version=version)
+        is_idle = self.setup.reachable(version, self.clock).copy()
         is_idle[[*self.flying, *self.arrived, *self._ended_now]] = False  # a client has one place per step
         return self._admitted(np.flatnonzero(is_idle), version)
 
@@ -187,16 +184,12 @@ class OverlappingSimulation(Simulation):
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Find out when the work of each member ends, and charge what it does."""
-        self._end_questions(turn)
+        members, examples = self._sent_to_work(turn, cohort)
         current = self.current
         ids = cohort.ids
         t = turn.index
         self.clock = self.clock + current.seconds_asking
-        world = current.setup.world
-        fates, progress = current.setup.faults.fates(t, ids)
-        members = SentCohort(ids, fates)
-        current.sent_cohorts.append(members)
-        examples = self._charge_training(ids, fates, progress)
+        world = current.world
         current.ledger.training(members.started, n_answered=0, n_wasted=0)
         limit = self.pace.deadline_after(self.seen)
         to_train = self._send(members, t, examples, limit)
@@ -227,7 +220,7 @@ class OverlappingSimulation(Simulation):
 
         Nobody waits longer than ``limit`` seconds for one.
         """
-        world = self.current.setup.world
+        world = self.current.world
         seconds = world.costs.seconds(members.ids, t)
         has_dropped_out = world.fleet.dropouts(members.ids, t)
         columns = (members.ids, seconds, examples, members.fates, has_dropped_out)
@@ -371,6 +364,9 @@ class OverlappingSimulation(Simulation):
             del self.work[selection]
             self._untrained.pop(selection, None)
 
+    def _train_cohort(self) -> None:
+        """Train nobody yet: what a step needs is trained when it is due."""
+
     # -- the step ------------------------------------------------------------------------------------------------------
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
@@ -383,17 +379,22 @@ class OverlappingSimulation(Simulation):
         if current.training is not None:
             idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
         self._train_what_is_needed(parts)
-        outcome = self._outcome(ids, flights, parts)
+        outcome = current.world.outcome(
+            [(self.work[selection].cache, ids[rows]) for selection, rows in parts.items()],
+            self.reported,
+            durations=np.array([flight.seconds for flight in flights]),
+        )
         screened = screen_updates(outcome, self._arriving_updates(outcome, parts), self.registrar.judge_updates)
         current.ledger.training(NOBODY, n_answered=ids.size, n_wasted=0)
         examples = np.array([flight.examples for flight in flights], np.int64)
-        self._take(screened, self._arriving_reports(outcome, parts), examples)
+        reports = self._take(screened, self._arriving_reports(outcome, parts), examples)
         self.note_durations(outcome.durations, n_unanswered=0)
         self.arrived = {}
         for selection, rows in parts.items():
             self._forget(selection, ids[rows].tolist())
         current.watch.lap("train", less=idle_seconds)
-        return Arrivals(screened.sound_ids, screened.reasons, outcome.durations[screened.is_sound])
+        durations = outcome.durations[screened.is_sound]
+        return Arrivals(screened.sound_ids, screened.reasons, durations=durations, reports=reports)
 
     def _train_what_is_needed(self, needed_selections: Collection[int]) -> None:
         """Train everything that waits, if the step needs some of it and nobody trained it beforehand."""
@@ -405,39 +406,9 @@ class OverlappingSimulation(Simulation):
     def _is_trained(self, flight: Flight) -> bool:
         return self.work[flight.selection].has_trained(flight.client)
 
-    def _outcome(self, ids: Ids, flights: list[Flight], parts: Mapping[int, slice]) -> TrainedCohort:
-        """Return what the trainings of these clients gave, as they send it."""
-        world = self.current.setup.world
-        results: list[Result] = []
-        for selection, rows in parts.items():
-            results += self.work[selection].cache.results(ids[rows])
-        blocks = in_blocks(results)
-        states = [block.states[rows] for block, rows in blocks if block.states is not None]
-        return TrainedCohort(
-            ids=ids,
-            deltas=world.updates_as_sent(ids, updates_of(blocks, self.params.size)),
-            reports=self._reports_sent(ids, parts),
-            durations=np.array([flight.seconds for flight in flights]),
-            losses=np.concatenate([np.empty(0, np.float32), *(block.losses[rows] for block, rows in blocks)]),
-            states=np.concatenate(states) if states else None,
-        )
-
-    def _reports_sent(self, ids: Ids, parts: Mapping[int, slice]) -> dict[str, Reading]:
-        """Return what these clients report with their updates, by signal, as they send it."""
-        signals = self.reported
-        if not signals:
-            return {}
-        values: dict[str, list[Array]] = {signal.name: [] for signal in signals}
-        for selection, rows in parts.items():
-            cache = self.work[selection].cache
-            for signal in signals:
-                values[signal.name].append(cache.read(signal, ids[rows]).values)
-        world = self.current.setup.world
-        return {signal.name: world.as_sent(signal, _reading(ids, values[signal.name])) for signal in signals}
-
     def _arriving_updates(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> Vector:
         """Return the updates as they arrive (k, P), some of them damaged."""
-        faults = self.current.setup.faults
+        faults = self.setup.faults
         if not faults.faults.damaged:
             return outcome.deltas
         updates = [np.empty((0, self.params.size), np.float32)]
@@ -447,13 +418,13 @@ class OverlappingSimulation(Simulation):
 
     def _arriving_reports(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> dict[str, Answers]:
         """Return the reports as they arrive, by signal, some of them damaged."""
-        faults = self.current.setup.faults
+        faults = self.setup.faults
         if not faults.faults.damaged:
             return dict(outcome.reports)
         reports = [faults.reports(selection, _part_of(outcome, rows)) for selection, rows in parts.items()]
         if len(reports) == 1:
             return reports[0]
-        return {name: _joined_answers(outcome.ids, [part[name] for part in reports]) for name in outcome.reports}
+        return {name: _joined_answers([part[name] for part in reports]) for name in outcome.reports}
 
     def _weights_of(self, ids: Ids) -> Floats:
         """Return the weights that the updates of these clients will have in the step."""
@@ -468,18 +439,14 @@ class OverlappingSimulation(Simulation):
 
     def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
         """Return the factors by which the updates of these clients count less."""
-        updates = self.current.updates
-        return rule.discounts(staleness, None if updates is None else updates.rows)
+        return rule.discounts(staleness, self.current.updates.rows)
 
     def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
         """Combine the updates, and make the server's step."""
-        updates = self.current.updates
-        if updates is None:
-            raise bad("step", "called after collect", "a call without")
         if not cohort.ids.size and not self.flying:
             self._wait_for_somebody()
         if done.size:
-            self._move(cohort, done, weights, updates)
+            self._move(cohort, done, weights, self.current.updates)
         return {}
 
 
@@ -506,18 +473,11 @@ def _part_of(outcome: TrainedCohort, rows: slice) -> TrainedCohort:
     )
 
 
-def _reading(ids: Ids, parts: list[Array]) -> Reading:
-    """Return a reading of all parts, which are in the order of ``ids``."""
-    if not parts:
-        return Reading.empty()
-    return Reading(ids, np.concatenate(parts))
-
-
-def _joined_answers(ids: Ids, parts: list[Answers]) -> Answers:
-    """Return the answers of several selections together; ``ids`` are their clients, in order."""
+def _joined_answers(parts: list[Answers]) -> Answers:
+    """Return the answers of several selections together."""
     readings = [part for part in parts if isinstance(part, Reading)]
     if len(readings) == len(parts):
-        return _reading(ids, [reading.values for reading in readings])
+        return joined_readings(readings)
     rows: dict[int, Any] = {}
     for part in parts:
         if isinstance(part, Reading):

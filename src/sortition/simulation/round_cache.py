@@ -78,21 +78,29 @@ def updates_of(parts: Sequence[BlockRows], n_parameters: int) -> Vector:
     return updates
 
 
+def joined_readings(readings: Sequence[Reading]) -> Reading:
+    """Return the rows of several readings, of different clients, one after the other."""
+    if not readings:
+        return Reading.empty()
+    if len(readings) == 1:
+        return readings[0]
+    ids = np.concatenate([reading.ids for reading in readings])
+    return Reading(ids, np.concatenate([reading.values for reading in readings]))
+
+
 @dataclass(slots=True)
 class Training:
-    """The local training that a round waits for: done alone, or together with those of other runs.
+    """The local training of one selection: done alone, or together with others.
 
     Attributes:
         cache: the model, which also keeps the results.
         ids: who trains.
         tracked: what the training must measure.
-        seconds: its share of the wall-clock seconds of a training together.
     """
 
     cache: RoundCache
     ids: Ids
     tracked: Tracked
-    seconds: float = 0.0
 
     def drawn(self) -> DrawnCohort:
         """Return the cohort with its batches."""
@@ -112,11 +120,6 @@ class Training:
             version=cache.version,
         )
 
-    @property
-    def parts(self) -> Sequence[Training]:
-        """What is trained, one selection each."""
-        return (self,)
-
     def alone(self) -> None:
         """Train now, without other runs."""
         if self.ids.size:
@@ -130,7 +133,12 @@ class Training:
 
 @dataclass(slots=True)
 class Trainings:
-    """The local trainings of several selections, for one run."""
+    """The local trainings that a run waits for: done alone, or together with those of other runs.
+
+    Attributes:
+        parts: what is trained, one selection each.
+        seconds: their share of the wall-clock seconds of a training together.
+    """
 
     parts: Sequence[Training]
     seconds: float = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -233,42 +233,14 @@ class _Checkpoint:
 # -- work in flight ----------------------------------------------------------------------------------------------------
 
 
-class FlightEntry(TypedDict):
-    """The work of one client, as a header holds it."""
-
-    client: int
-    selection: int
-    ends: float
-    seconds: float
-    examples: int
-    uploads: bool
-    fate: str | None
-    reason: str
-
-
-class WorkEntry(TypedDict):
-    """One selection at work, as a header holds it."""
-
-    index: int
-    version: int
-    clock: float
-
-
-class InFlightHeader(TypedDict):
-    """All work in flight, as a header holds it."""
-
-    work: list[WorkEntry]
-    flights: list[FlightEntry]
-
-
-def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], InFlightHeader]:
+def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], dict[str, object]]:
     """Return work in flight as named arrays and a JSON-able header; between two steps no update waits."""
     arrays: dict[str, Array] = {}
     for work in simulation.work.values():
         arrays[f"work.{work.index}.to_train"] = work.to_train
         arrays[f"model.{work.version}"] = work.cache.params
         arrays |= _export_trained(work)
-    header: InFlightHeader = {
+    header: dict[str, object] = {
         "work": [
             {"index": work.index, "version": work.version, "clock": work.clock} for work in simulation.work.values()
         ],
@@ -279,17 +251,10 @@ def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], I
     return arrays, header
 
 
-def _export_flight(flight: Flight) -> FlightEntry:
-    return {
-        "client": flight.client,
-        "selection": flight.selection,
-        "ends": flight.ends,
-        "seconds": flight.seconds,
-        "examples": flight.examples,
-        "uploads": flight.uploads,
-        "fate": None if flight.ending is None else flight.ending.fate,
-        "reason": "" if flight.ending is None else flight.ending.reason,
-    }
+def _export_flight(flight: Flight) -> dict[str, object]:
+    entry = flight._asdict()
+    ending = entry.pop("ending")
+    return {**entry, "fate": None if ending is None else ending.fate, "reason": "" if ending is None else ending.reason}
 
 
 def _export_trained(work: Work) -> dict[str, Array]:
@@ -355,7 +320,7 @@ def _work(entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulatio
     index = int(entry["index"])
     version = int(entry["version"])
     clock = float(entry["clock"])
-    world = simulation.setup.at(version).at_clock(clock).remembering(simulation.local).world
+    world = simulation.setup.world_at(version).beginning(clock, simulation.local)
     cache = RoundCache(world, models[version], index, version=version)
     clients = arrays.get(f"work.{index}.trained")
     if clients is not None:

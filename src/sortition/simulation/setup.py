@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +23,6 @@ from sortition.federation.pace import CohortPace, Pace
 from sortition.learning import LocalRule
 from sortition.simulation.batteries import FACTS, Habits
 from sortition.simulation.faults import FaultDraws, Faults
-from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
 
 
@@ -181,26 +180,12 @@ class Setup:
             devices_differ=self.world.fleet.devices_differ,
         )
 
-    def at(self, t: int) -> Setup:
-        """Return the set-up of round t, where ids may have been taken by clients with other data."""
+    def world_at(self, t: int) -> World:
+        """Return the world of round t, where ids may have been taken by clients with other data."""
         owners = self.faults.owners(t)
         if owners is None:
-            return self
-        return self._with_world(self.world.variant(owners=owners))
-
-    def at_clock(self, clock: float) -> Setup:
-        """The same for work that begins at this second, at which devices may be busy."""
-        return self._with_world(self.world.at_clock(clock))
-
-    def remembering(self, states: LocalStates | None) -> Setup:
-        """Return the set-up of a round that begins with these states of the clients' optimisers."""
-        return self._with_world(self.world.remembering(states))
-
-    def _with_world(self, world: World) -> Setup:
-        """Return the set-up with this world, which may be its own."""
-        if world is self.world:
-            return self
-        return replace(self, world=world)
+            return self.world
+        return self.world.variant(owners=owners)
 
     def reachable(self, t: int, clock: float) -> Array:
         """Return a mask (N,) of the clients that can be reached in round t, which begins at this second."""

@@ -37,8 +37,8 @@ from sortition.core.round_record import RoundRecord
 from sortition.core.signals import UPDATE, ModelSize, Signal
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-from sortition.federation.deadline import SEEN, Quantile
 from sortition.federation.driver import Arrivals, Driver, Selection
+from sortition.federation.pace import SEEN, Quantile
 from sortition.federation.policies import Eligible, PolicyKeeper, SavedCounts, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
@@ -46,22 +46,20 @@ from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.batteries import DailyLife
 from sortition.simulation.current_round import (
+    LANES,
     CohortAtWork,
     CurrentRound,
     ScreenedTraining,
     SentCohort,
     SoundUpdates,
-    Stopwatch,
     as_rows,
     screen_updates,
 )
-from sortition.simulation.evaluator import is_evaluation_due
 from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import Training, Trainings
-from sortition.simulation.round_costs import LANES, NUMBER, Ledger
+from sortition.simulation.round_cache import Trainings, joined_readings
 from sortition.simulation.setup import Setup, model_size
-from sortition.simulation.world import TrainedCohort, World
+from sortition.simulation.world import NUMBER, TrainedCohort, World, is_evaluation_due
 
 PATIENCE = 600.0  # simulated seconds that a server waits for somebody eligible before it skips a round
 NO_CRASH = len(POINTS)  # a point that no round reaches
@@ -93,7 +91,7 @@ def run(
     return simulation
 
 
-def train_all(trainings: Sequence[Training | Trainings]) -> None:
+def train_all(trainings: Sequence[Trainings]) -> None:
     """Train for several runs at once; each is charged its share of the seconds, by examples."""
     started_at = time.perf_counter()
     waiting = [(training, part) for training in trainings for part in training.parts if part.ids.size]
@@ -190,7 +188,7 @@ class Simulation:
         self.client_scores: Floats | None = None
         self.timings: dict[str, float] = {}
         self.seen: deque[float] = deque(maxlen=SEEN)
-        self.current = self._new_round(setup, 0)
+        self.current = CurrentRound.of(setup.world, 0)
         self._size = model_size(setup.world)
         self._crash_index = NO_CRASH  # the first of POINTS at which the server crashes
         self._saved: SavedServer | None = None
@@ -246,7 +244,7 @@ class Simulation:
         self.before_training()
         return self.after_training()
 
-    def before_training(self) -> Training | Trainings:
+    def before_training(self) -> Trainings:
         """Play the first half of a round: choose a cohort and return its training, which the caller may do beforehand.
 
         If the server crashes here, start over from the saved state; it crashes at most once a round.
@@ -273,19 +271,23 @@ class Simulation:
             self._open_round()
             return self._close_round()
 
-    def _open_round(self) -> Training | Trainings:
+    def _open_round(self) -> Trainings:
         self.driver.open_round()
         self.driver.dispatch()
         self.current.opened_at = time.perf_counter()
         return self.current.training
 
     def _close_round(self) -> RoundRecord:
-        training = self.current.training
-        if isinstance(training, Training):  # where rounds overlap, what a step needs is trained when it is due
-            started_at = time.perf_counter()
-            training.cache.train(training.ids, training.tracked)
-            training.seconds += time.perf_counter() - started_at
+        self._train_cohort()
         return self.driver.close_round()
+
+    def _train_cohort(self) -> None:
+        """Train those who have not trained with others."""
+        training = self.current.training
+        started_at = time.perf_counter()
+        for part in training.parts:
+            part.cache.train(part.ids, part.tracked)
+        training.seconds += time.perf_counter() - started_at
 
     def crash_if_due(self, point: str) -> None:
         """Crash at this point, if the server does so in this round."""
@@ -317,19 +319,14 @@ class Simulation:
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _new_round(setup: Setup, t: int) -> CurrentRound:
-        ledger = Ledger(setup.world.initial.size, setup.world.n_clients)
-        return CurrentRound(setup=setup, t=t, ledger=ledger, watch=Stopwatch())
-
     def available(self) -> Ids:
         """Begin a round, and return who can be reached; clients that took an id over bring other data."""
         t = self.registrar.index
-        setup = self.setup.at(t)
-        self.current = self._new_round(setup, t)
+        world = self.setup.world_at(t)
+        self.current = CurrentRound.of(world, t)
         self._note_newcomers(t)
-        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
-        return self._admitted(np.flatnonzero(setup.reachable(t, self.clock)), t)
+        self.current.world = world.beginning(self.clock, self.local)
+        return self._admitted(np.flatnonzero(self.setup.reachable(t, self.clock)), t)
 
     def _admitted(self, reachable: Ids, t: int) -> Ids:
         """Ask the policy who is eligible; return all, of whom the driver leaves out those that the policy excludes."""
@@ -343,7 +340,7 @@ class Simulation:
         names = facts_of(self.setup.policies)
         if not names:
             return Eligible(ids, {})
-        population = self.current.setup.known(self.current.t)
+        population = self.setup.known(self.current.t)
         facts: dict[str, Array] = {}
         if any(name not in population.facts for name in names):
             facts = self.life.facts(self.clock)
@@ -377,7 +374,7 @@ class Simulation:
         numbers_per_client = sum(getattr(population, name)[:1].size for name in self.registrar.needs.reads)
         self.current.ledger.facts(numbers_per_client * n_senders)
         if n_clients > population.n_clients or n_taken:
-            return self.current.setup.known(t)
+            return self.setup.known(t)
         return None
 
     def model_size(self) -> ModelSize:
@@ -389,8 +386,8 @@ class Simulation:
     def ask(self, turn: Turn, question: Measure) -> Answers:
         """Return the answers that come in time, some of them damaged; others are lost, or come after all questions."""
         current = self.current
-        world = current.setup.world
-        faults = current.setup.faults
+        world = current.world
+        faults = self.setup.faults
         started_at = time.perf_counter()
         reading = world.measure(self.params, question, turn.index)
         self.crash_if_due("answer")
@@ -437,41 +434,42 @@ class Simulation:
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Find out who will answer in time, and charge everybody's work."""
-        self._end_questions(turn)
         current = self.current
-        world = current.setup.world
+        world = current.world
         ids = cohort.ids
         t = turn.index
-        fates, progress = current.setup.faults.fates(t, ids)
+        members, examples = self._sent_to_work(turn, cohort)
         seconds = world.costs.seconds(ids, t)
         end = world.fleet.close(
             ids,
             seconds,
-            target=current.setup.cohort_pace.target(cohort),
+            target=self.setup.cohort_pace.target(cohort),
             t=t,
-            silent=fates >= 0,
-            limit=current.setup.cohort_pace.deadline_after(self.seen),
+            silent=members.fates >= 0,
+            limit=self.setup.cohort_pace.deadline_after(self.seen),
         )
-        examples = self._charge_training(ids, fates, progress)
         current.ledger.passes["wasted"] += int(examples[~end.answered].sum())
-        members = SentCohort(ids, fates)
-        current.sent_cohorts.append(members)
         current.at_work = CohortAtWork(
             cohort=cohort, members=members, end=end, answering=ids[end.answered], seconds=seconds[end.answered]
         )
         to_train = current.at_work.answering
         if self._folds(to_train.size):  # then it is trained when the round is closed, block by block
             to_train = NOBODY
-        current.training = world.training(self.params, to_train, self.reported, t)
+        current.training = Trainings([world.training(self.params, to_train, self.reported, t)])
 
-    def _charge_training(self, ids: Ids, fates: Array, progress: Floats) -> Ids:
-        """Charge the computing of clients that are sent to work; return on how many examples each computes."""
-        costs = self.current.setup.world.costs
+    def _sent_to_work(self, turn: Turn, cohort: Cohort) -> tuple[SentCohort, Ids]:
+        """Charge the computing of a cohort; return who falls silent, and on how many examples each client computes."""
+        self._end_questions(turn)
+        ids = cohort.ids
+        fates, progress = self.setup.faults.fates(turn.index, ids)
+        members = SentCohort(ids, fates)
+        self.current.sent_cohorts.append(members)
+        costs = self.current.world.costs
         examples = _done_part(costs.examples(ids), progress)
         steps = _done_part(costs.steps(ids), progress)
         started = fates != FATES.index("before")
         self.current.ledger.compute(ids[started], examples[started], steps[started])
-        return examples
+        return members, examples
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Train those whose answers come in time; return whose updates are sound."""
@@ -482,15 +480,18 @@ class Simulation:
         outcome = screened.outcome
         n_unused = int(at_work.end.late.sum()) + at_work.members.with_fate("after").size
         current.ledger.training(at_work.members.started, int(at_work.end.answered.sum()), n_unused)
-        reports = current.setup.faults.reports(turn.index, outcome)
-        self._take(screened, reports, examples=current.setup.world.costs.examples(outcome.ids))
+        reports = self.setup.faults.reports(turn.index, outcome)
+        reports = self._take(screened, reports, examples=current.world.costs.examples(outcome.ids))
         current.watch.lap("train", less=idle_seconds)
         self.crash_if_due("finish")
         self.note_durations(at_work.seconds, n_unanswered=int((~at_work.end.answered).sum()))
-        return Arrivals(screened.sound_ids, screened.reasons, at_work.seconds[screened.is_sound])
+        durations = at_work.seconds[screened.is_sound]
+        return Arrivals(screened.sound_ids, screened.reasons, durations=durations, reports=reports)
 
-    def _take(self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids) -> None:
-        """Keep the results of a training for the step: sound updates, their losses and reports, optimisers' states.
+    def _take(self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids) -> dict[str, Answers]:
+        """Keep the results of a training for the step: sound updates, their losses, optimisers' states.
+
+        Return what the clients of sound updates, and the server, report.
 
         Args:
             screened: what the training gave.
@@ -505,11 +506,11 @@ class Simulation:
         sound_ids = screened.sound_ids
         if screened.refused:
             reports = {name: _restricted(answers, sound_ids) for name, answers in reports.items()}
-            if current.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
+            if self.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
                 current.ledger.passes["wasted"] += int(examples[~screened.is_sound].sum())
-        current.reports = reports | self._server_reports(sound_ids)
         if outcome.states is not None and self.local is not None:
             self.local = self.local.after(outcome.ids, outcome.states)
+        return reports | self._server_reports(sound_ids)
 
     def note_durations(self, seconds: Floats, n_unanswered: int) -> None:
         """Remember how long trainings took, where the deadline follows them."""
@@ -521,8 +522,8 @@ class Simulation:
         """Train these members, and let the guards judge their updates."""
         if self._folds(ids.size):
             return self._train_folded(turn, cohort, ids)
-        outcome = self.current.setup.world.train(self.params, ids, self.reported, turn.index)
-        updates = as_rows(self.current.setup.faults.updates(turn.index, outcome), self.params)
+        outcome = self.current.world.train(self.params, ids, self.reported, turn.index)
+        updates = as_rows(self.setup.faults.updates(turn.index, outcome), self.params)
         return screen_updates(outcome, updates, turn.judge_updates)
 
     def _train_folded(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
@@ -539,8 +540,8 @@ class Simulation:
 
         Then of each block only Σ a_k Δ_k, norms, losses and reports are left: memory does not grow with the cohort.
         """
-        world = self.current.setup.world
-        if n_clients <= world.block:
+        world = self.current.world
+        if n_clients <= world.cache.block:
             return False
         needs = self.registrar.needs
         updates_are_reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
@@ -561,8 +562,8 @@ class Simulation:
         lengths: list[Floats] = []
         blocks: list[TrainedCohort] = []
         n_trained = 0
-        for block in current.setup.world.train_in_blocks(params, ids, signals, current.t):
-            deltas = as_rows(current.setup.faults.updates(current.t, block), params)
+        for block in current.world.train_in_blocks(params, ids, signals, current.t):
+            deltas = as_rows(self.setup.faults.updates(current.t, block), params)
             lengths.append(row_norms(deltas))
             block_weights = weights[n_trained : n_trained + block.ids.size]
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that are refused when all have been made
@@ -580,7 +581,7 @@ class Simulation:
         if not signals or not ids.size:
             return {}
         server = ServerData(
-            world=self.current.setup.world,
+            world=self.current.world,
             params=self.params,
             ids=ids,
             deltas=self.current.updates.rows,
@@ -594,10 +595,6 @@ class Simulation:
     def _weights_of(self, ids: Ids) -> Floats:
         """Return the weights that the updates of these clients have in the step."""
         return self.current.at_work.cohort.weights_of(ids)[0]
-
-    def reports(self, done: Ids) -> Mapping[str, Answers]:
-        """Return what these members report."""
-        return self.current.reports
 
     # -- the next model, and the record of the round -------------------------------------------------------------------
 
@@ -613,20 +610,19 @@ class Simulation:
 
     def _move(self, cohort: Cohort, ids: Ids, weights: Floats, updates: SoundUpdates) -> None:
         """Make the next model."""
-        setup = self.current.setup
         update = updates.total
         if update is None:
-            update, self.memory = setup.combine.apply(
+            update, self.memory = self.setup.combine.apply(
                 ids,
                 weights,
                 updates.rows,
                 self.memory,
                 clients=self.registrar.population.n_clients,
-                rate=setup.world.rule.lr_at(self.current.t),
+                rate=self.current.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
         update = clip_update(update, updates.norm_limit)
-        params, self.server = setup.step.apply(self.params, update, self.server)
+        params, self.server = self.setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None
 
@@ -635,7 +631,7 @@ class Simulation:
 
         There seconds are another count of rounds, and no method should spend anything to save them.
         """
-        if self.current.setup.world.fleet.devices_differ:
+        if self.current.world.fleet.devices_differ:
             return self.clock
         return None
 
@@ -695,7 +691,7 @@ class Simulation:
 
     def _evaluation(self, t: int, *, is_last: bool) -> dict[str, Any]:
         """Return test figures and clients' figures, in the rounds in which they are due, and in the last one."""
-        evaluator = self.current.setup.world.evaluator
+        evaluator = self.current.world.evaluator
         figures: dict[str, Any] = {}
         if is_evaluation_due(t, self.setup.evaluate_every, is_last=is_last):
             if self.test is None:
@@ -827,10 +823,7 @@ def _restricted(answers: Answers, ids: Ids) -> Answers:
 def _joined(blocks: Sequence[TrainedCohort], signals: Sequence[Signal]) -> TrainedCohort:
     """Return all blocks as one cohort."""
     ids = np.concatenate([block.ids for block in blocks])
-    reports = {
-        signal.name: Reading(ids, np.concatenate([block.reports[signal.name].values for block in blocks]))
-        for signal in signals
-    }
+    reports = {signal.name: joined_readings([block.reports[signal.name] for block in blocks]) for signal in signals}
     return TrainedCohort(
         ids=ids,
         deltas=np.concatenate([block.deltas for block in blocks]),

@@ -2,8 +2,8 @@
 
 ``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> TrainedCohort``
 trains a cohort and computes what it reports. Models are flat float32 vectors: params (P,), deltas (k, P). Everything
-random depends on (seed, t, client); a client costs nothing until it is asked or selected. What work costs is in
-:mod:`.round_costs` (``world.costs``), how good a model is in :mod:`.evaluator` (``world.evaluator``).
+random depends on (seed, t, client); a client costs nothing until it is asked or selected. ``world.costs`` says what
+work costs (examples, SGD steps, simulated seconds), ``world.evaluator`` how good a model is.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from torch import nn
 
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
-from sortition.core.signals import Signal
+from sortition.core.signals import BATCH_LOSS, Signal
 from sortition.data import Dataset
 from sortition.learning import LocalRule
+from sortition.learning.evaluation import Passes
 from sortition.learning.fitting import learner_for, trains_on_one
 from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
 from sortition.learning.vector import Vector
 from sortition.simulation.adaptive_attacks import adversaries_of
 from sortition.simulation.attacks import Adversaries, Attacks
-from sortition.simulation.devices import ClientData, Devices, Fleet
-from sortition.simulation.evaluator import Evaluator
-from sortition.simulation.holdings import Holdings
+from sortition.simulation.devices import FORWARD, ClientData, Devices, Fleet
+from sortition.simulation.holdings import Holdings, means
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import RoundCache, Training, tracked_by
-from sortition.simulation.round_costs import Costs
+from sortition.simulation.round_cache import RoundCache, Training, in_blocks, joined_readings, tracked_by, updates_of
 from sortition.simulation.task_data import data_for, is_multi_label
 
 MEASURED = ("train", "holdout")
+EXAMPLES_OF_A_BLOCK = 4096  # whose outputs are in memory together
+NUMBER = 4  # bytes
 OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
 
 
@@ -65,6 +66,156 @@ class TrainedCohort:
     durations: Floats
     losses: npt.NDArray[np.float32]
     states: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of training and of answering, for clients with their data and devices; nothing is computed for them.
+
+    Attributes:
+        rule: local training.
+        trained: who trains on which examples.
+        measured: who measures losses on which examples.
+        fleet: the clients' devices.
+        size: how many numbers the model has.
+    """
+
+    rule: LocalRule
+    trained: Holdings
+    measured: Holdings
+    fleet: Fleet
+    size: int
+
+    def examples(self, ids: Ids) -> Ids:
+        """Return on how many examples ``ids`` compute forward and backward when they train (k,)."""
+        return self._examples_of_size[self._size_index[ids]]
+
+    def steps(self, ids: Ids) -> Ids:
+        """Return the SGD steps of ``ids`` in one round (k,)."""
+        return self._steps_of_size[self._size_index[ids]]
+
+    @cached_property
+    def _unique_sizes(self) -> tuple[Ids, Ids]:
+        """The different sizes of clients, and which of them each client has."""
+        return np.unique(self.trained.sizes, return_inverse=True)
+
+    @property
+    def _size_index(self) -> Ids:
+        return self._unique_sizes[1]
+
+    @cached_property
+    def _examples_of_size(self) -> Ids:
+        return np.array([self.rule.examples_of(size) for size in self._unique_sizes[0].tolist()], np.int64)
+
+    @cached_property
+    def _steps_of_size(self) -> Ids:
+        return np.array([self.rule.steps_of(size) for size in self._unique_sizes[0].tolist()], np.int64)
+
+    def seconds(self, ids: Ids, t: int) -> Floats:
+        """Return the time in which ``ids`` receive the model, train and answer (k,)."""
+        model_bytes = NUMBER * self.size
+        return self.fleet.seconds(ids, t, self.examples(ids), down=model_bytes, up=model_bytes)
+
+    @property
+    def quiet_seconds(self) -> Floats:
+        """Time in which each client receives the model, trains and answers (N,), at no busy hour, without jitter."""
+        fleet = self.fleet
+        everybody = np.arange(fleet.n_clients)
+        sending = NUMBER * self.size / fleet.bandwidth_down + NUMBER * self.size / fleet.bandwidth_up
+        return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
+
+    def resources(self, client: int, t: int) -> Floats:
+        """Return the time (2,) in which a client trains, and in which it sends the model once."""
+        n_examples = int(self.examples(np.array([client]))[0])
+        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, NUMBER * self.size])
+
+    def examples_read(self, signal: Signal, ids: Ids) -> Ids:
+        """Return on how many examples ``ids`` compute when they answer a signal of the model (k,)."""
+        if signal.backward:  # a gradient is that of the training part
+            return self.trained.sizes[ids]
+        sizes = self.measured.sizes[ids]
+        if signal.compute is BATCH_LOSS.compute and self.rule.batch is not None:
+            return np.minimum(sizes, self.rule.batch)
+        return sizes
+
+    def seconds_read(self, signal: Signal, ids: Ids, t: int) -> Floats:
+        """Return the time in which ``ids`` receive the model and answer a signal of it (k,)."""
+        n_bytes = NUMBER * (self.size + signal.floats_down)
+        cost_of_pass = 1.0 if signal.backward else FORWARD
+        return self.fleet.seconds(ids, t, cost_of_pass * self.examples_read(signal, ids), down=n_bytes)
+
+
+def is_evaluation_due(t: int, every: int, *, is_last: bool) -> bool:
+    """Tell whether round t is evaluated where every so many rounds are, and the last one; 0: none is."""
+    return every > 0 and (is_last or (t + 1) % every == 0)
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Passes over the test examples and over the clients' own.
+
+    Attributes:
+        test: passes over the test set.
+        client_passes: passes over all clients' examples.
+        parts: which of these each client is evaluated on.
+    """
+
+    test: Passes
+    client_passes: Passes
+    parts: Holdings
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher score of a client is a better one."""
+        return self.test.objective is None or bool(self.test.objective.rule.higher_is_better)
+
+    def score(self, params: Vector) -> dict[str, float]:
+        """Return the loss on the test set, and the accuracy or the task's metric."""
+        objective = self.test.objective
+        if objective is None:
+            losses, hits = self.test.losses_and_hits(params)
+            return {"loss": float(losses.mean(dtype=np.float64)), "accuracy": float(hits.mean())}
+        judged = self.test.judge(params)
+        scores = {"loss": float(judged.losses.mean(dtype=np.float64))}
+        if not objective.judges_by_loss:
+            scores[objective.rule.metric_name] = objective.metric(judged.outputs, judged.targets)
+        return scores
+
+    def client_scores(self, params: Vector) -> Floats:
+        """Return the accuracy, or the task's metric, of each client (N,), on its hold-out or its training part."""
+        objective = self.client_passes.objective
+        if objective is not None and not objective.judges_by_loss:
+            return self._client_metrics(objective, params)
+        losses, hits = self.client_passes.losses_and_hits(params)
+        index, sizes = self.parts.gather(np.arange(len(self.parts)))
+        if objective is not None:
+            return means(losses[index], sizes)
+        return means(hits.astype(np.float32)[index], sizes)
+
+    def _client_metrics(self, objective: Objective, params: Vector) -> Floats:
+        """Evaluate clients in blocks whose outputs are in memory together."""
+        scores = []
+        block: list[int] = []
+        n_examples = 0
+        for client, size in enumerate(self.parts.sizes.tolist()):
+            if block and n_examples + size > EXAMPLES_OF_A_BLOCK:
+                scores += self._metrics_of(block, objective, params)
+                block = []
+                n_examples = 0
+            block.append(client)
+            n_examples += size
+        scores += self._metrics_of(block, objective, params)
+        return np.array(scores)
+
+    def _metrics_of(self, clients: list[int], objective: Objective, params: Vector) -> list[float]:
+        index, sizes = self.parts.gather(np.array(clients))
+        judged = self.client_passes.judge(params, index)
+        outputs = judged.outputs.split(sizes.tolist())
+        targets = judged.targets.split(sizes.tolist())
+        return [
+            objective.metric(client_outputs, client_targets)
+            for client_outputs, client_targets in zip(outputs, targets, strict=True)
+        ]
 
 
 class World:
@@ -263,27 +414,21 @@ class World:
         twin._prepare(rule or self.rule, fleet)
         return twin
 
-    def at_clock(self, clock: float) -> World:
-        """The same where work begins at this second, at which devices may be busy."""
+    def beginning(self, clock: float, states: LocalStates | None) -> World:
+        """Return the same world where nobody has computed anything yet, in a round that begins.
+
+        Args:
+            clock: the second at which work begins: devices may be busy then.
+            states: what the clients' optimisers remember, where the local rule keeps it.
+        """
         fleet = self.fleet.at(clock)
-        if fleet is self.fleet:
+        if fleet is self.fleet and states is None:
             return self
-        twin = self._twin()
-        twin.fleet = fleet
-        twin.costs = replace(self.costs, fleet=fleet)
-        return twin
-
-    def remembering(self, states: LocalStates | None) -> World:
-        """Return the same world in a round that begins with these states of the clients' optimisers."""
-        if states is None:
-            return self
-        twin = self._twin()
-        twin.states = states
-        return twin
-
-    def _twin(self) -> World:
-        """Return the same world, in which nobody has computed anything yet."""
         twin = copy.copy(self)
+        twin.states = states
+        if fleet is not self.fleet:
+            twin.fleet = fleet
+            twin.costs = replace(self.costs, fleet=fleet)
         twin.cache = RoundCache(twin, self.initial, -1)
         return twin
 
@@ -311,43 +456,50 @@ class World:
     def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
         """Train ``ids`` from ``params``; return the updates, and the signals that clients report with them."""
         self.training(params, ids, signals, t).alone()
-        return self._outcome(self._cache_of(params, t), ids, signals)
+        return self.outcome([(self._cache_of(params, t), ids)], signals, self.costs.seconds(ids, t))
 
     def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[TrainedCohort]:
         """Train some clients at a time; their updates are forgotten before the next ones train."""
         cache = self._cache_of(params, t)
         for block in cache.in_blocks(ids, tracked_by(signals), max_bytes=0):
-            yield self._outcome(cache, block, signals)
+            yield self.outcome([(cache, block)], signals, self.costs.seconds(block, t))
 
-    @property
-    def block(self) -> int:
-        """How many clients of :meth:`train_in_blocks` are trained together."""
-        return self.cache.block
+    def outcome(
+        self, parts: Sequence[tuple[RoundCache, Ids]], signals: Sequence[Signal], durations: Floats
+    ) -> TrainedCohort:
+        """Return what trainings gave, as clients send it.
 
-    def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
-        """Return what a training gave, as clients send it."""
-        deltas = self.updates_as_sent(ids, cache.updates(ids))
-        results = cache.results(ids)
-        states = [block.states[row] for block, row in results if block.states is not None]
+        Args:
+            parts: models, and who trained with each; they follow each other.
+            signals: what clients report.
+            durations: (k,) simulated seconds of all these trainings.
+        """
+        ids = np.concatenate([NOBODY, *(trained_ids for _, trained_ids in parts)])
+        blocks = in_blocks([result for cache, trained_ids in parts for result in cache.results(trained_ids)])
+        states = [block.states[rows] for block, rows in blocks if block.states is not None]
+        reports: dict[str, Reading] = {}
+        for signal in signals:
+            readings = [cache.read(signal, trained_ids) for cache, trained_ids in parts]
+            reports[signal.name] = self._as_sent(signal, joined_readings(readings))
         return TrainedCohort(
             ids=ids,
-            deltas=deltas,
-            reports={signal.name: self._answers(cache, signal, ids) for signal in signals},
-            durations=self.costs.seconds(ids, cache.t),
-            losses=np.array([block.losses[row] for block, row in results], np.float32),
-            states=np.stack(states) if states else None,
+            deltas=self._updates_as_sent(ids, updates_of(blocks, self.initial.size)),
+            reports=reports,
+            durations=durations,
+            losses=np.concatenate([np.empty(0, np.float32), *(block.losses[rows] for block, rows in blocks)]),
+            states=np.concatenate(states) if states else None,
         )
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """Return the model that a cohort would give; its training has randomness of its own."""
         version = self._cache_of(params, t).version
         deltas = RoundCache(self, params, t, "rehearsal", version).updates(cohort.ids)
-        return params + weighted_sum(cohort.weights, self.updates_as_sent(cohort.ids, deltas))
+        return params + weighted_sum(cohort.weights, self._updates_as_sent(cohort.ids, deltas))
 
     def _answers(self, cache: RoundCache, signal: Signal, ids: Ids) -> Reading:
-        return self.as_sent(signal, cache.read(signal, ids))
+        return self._as_sent(signal, cache.read(signal, ids))
 
-    def as_sent(self, signal: Signal, reading: Reading) -> Reading:
+    def _as_sent(self, signal: Signal, reading: Reading) -> Reading:
         """Return what clients answer, true or not, where this reading is the truth."""
         if self.adversaries is None:
             return reading
@@ -357,15 +509,11 @@ class World:
             label_counts = np.empty((self.n_clients, 0), np.int64)
         return self.adversaries.reading(signal, reading, label_counts)
 
-    def updates_as_sent(self, ids: Ids, deltas: Vector) -> Vector:
+    def _updates_as_sent(self, ids: Ids, deltas: Vector) -> Vector:
         """Return the updates that clients send, honest or not, where these are the honest ones."""
         if self.adversaries is None:
             return deltas
         return self.adversaries.updates(ids, np.asarray(deltas))
-
-    def begin(self, cache: RoundCache) -> None:
-        """Use this cache for the model that it holds."""
-        self.cache = cache
 
     def _cache_of(self, params: Vector, t: int) -> RoundCache:
         if self.cache.params is not params or self.cache.t != t:

@@ -12,7 +12,7 @@ from tests.results.histories import ABOUT
 from sortition.audit.encoding import encode_ids
 from sortition.audit.log_file import LogFile
 from sortition.core import Population, Registrar
-from sortition.federation.recording import in_order, round_record
+from sortition.federation.driver import in_order, round_record
 from sortition.selectors import load
 
 NAMES = [f"hospital-{number}" for number in range(1, 7)]

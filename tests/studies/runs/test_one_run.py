@@ -7,7 +7,7 @@ from tests.studies.tables import small
 
 from sortition.core.errors import InputError, StorageError
 from sortition.results import metrics, run_folder
-from sortition.simulation.evaluator import Evaluator
+from sortition.simulation.world import Evaluator
 from sortition.studies import build_federation
 from sortition.studies.config import Target
 from sortition.studies.plan import plan

@@ -2,7 +2,8 @@
 
 N clients, M places, p_k client k's share of all data, D = ⌈2N/M⌉. **While client k is available D times it gets at
 least N·p_k/M**: where it is available in half of 4N/M rounds, a quarter of its due weight in them. (Where p_k is above
-8/N, its due is as if it were 8/N.)
+8/N, its due is as if it were 8/N.) This holds while chosen clients answer in time, and N, M and p stay as they are:
+where dropouts, over-selection or a quorum lose updates of clients that were chosen, a client can get less.
 
 Client k has s_k = ⌈N·min(p_k, 8/N)⌉ units. A weight a_k pays ⌊a_k / v_k⌋ of them, those that waited longest, with
 v_k = N·min(p_k, 8/N) / (M·s_k) ≤ 1/M. Every unit must be paid again before its client has been available D times. Its

@@ -81,7 +81,7 @@ class Replay(Configured):
 
     def _evaluated_like(self, stored: RoundRecord, replayed: RoundRecord, t: int) -> RoundRecord:
         """Return the replayed record with the evaluations of a round that was the last one before the run got more."""
-        world = self.setup.at(t).world
+        world = self.setup.world_at(t)
         params = self._simulation.params
         record = replayed.copy()
         if "test" in stored and "test" not in record:

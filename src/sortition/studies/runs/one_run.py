@@ -248,7 +248,7 @@ def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) 
     client_scores = simulation.client_scores
     if client_scores is None:
         last_round = simulation.played - 1
-        evaluator = run.setup.at(last_round).world.evaluator
+        evaluator = run.setup.world_at(last_round).evaluator
         client_scores = evaluator.client_scores(simulation.params)
     costs = RunSummary(totals=simulation.totals, clock=simulation.clock)
     return _write_summary(run, client_scores, more={**costs, **journals.audit_summary()})

@@ -17,7 +17,7 @@ from sortition.core.round_record import RoundRecord
 from sortition.core.streams import stream
 from sortition.results.reference_lines import CENTRALISED, LOCAL_ONLY
 from sortition.simulation import Setup, World
-from sortition.simulation.evaluator import is_evaluation_due
+from sortition.simulation.world import is_evaluation_due
 from sortition.studies.config import RunConfig
 
 
@@ -129,7 +129,8 @@ class LocalOnly(Reference):
             trained = self.world.train(params, np.array([client]), (), t)
             self.models[client] = params + trained.deltas[0]
             if trained.states is not None and self.world.states is not None:
-                self.world = self.world.remembering(self.world.states.after(trained.ids, trained.states))
+                states = self.world.states.after(trained.ids, trained.states)
+                self.world = self.world.beginning(clock=0.0, states=states)
             losses.append(float(trained.losses[0]))
             size = int(self.world.holdings.sizes[client])
             self.steps += self.config.local.steps_of(size)

@@ -427,7 +427,7 @@ def test_a_rehearsal_trains_at_the_rate_of_the_version():
     steady = world(rule=LocalRule(lr=0.1, epochs=1, batch=8))
     cohort = Cohort.uniform([0, 1])
     selection = 3
-    decaying.begin(RoundCache(decaying, decaying.initial, selection, version=0))
+    decaying.cache = RoundCache(decaying, decaying.initial, selection, version=0)
     trial_model = decaying.rehearse(decaying.initial, cohort, selection)
     assert trial_model.tobytes() == steady.rehearse(steady.initial, cohort, selection).tobytes()
 

@@ -15,7 +15,7 @@ from sortition.core.errors import bad
 if TYPE_CHECKING:
     from sortition.clients.pytorch import TorchClient
     from sortition.learning import LocalRule
-    from sortition.learning.learner import TrainedCohort
+    from sortition.learning.learner import CohortTrainingResult
     from sortition.learning.objective import Objective
 
 
@@ -84,7 +84,7 @@ class RuleResult:
                 raise bad("model", f"one with {name}", sorted(model), "Send model.state_dict().")
         return np.concatenate([model[name].reshape(-1) for name in names]).astype(np.float32, copy=False)
 
-    def _train(self, *, dispersion: bool = False, rms_losses: bool = False) -> TrainedCohort:
+    def _train(self, *, dispersion: bool = False, rms_losses: bool = False) -> CohortTrainingResult:
         """Train on batches that belong to (seed, purpose, t, client)."""
         received = self._client.received
         return self._learner.train(

@@ -34,7 +34,7 @@ PARTS = ("all", "first", "last")  # of a training: all mini-batches, those of th
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedCohort:
+class CohortTrainingResult:
     """What the local training of a cohort of k clients gave, one row per client.
 
     Attributes:
@@ -106,7 +106,7 @@ class DrawnCohort:
     dropout_sources: Sequence[np.random.BitGenerator] | None
     layer_seeds: Sequence[int]
     batches_per_epoch: Sequence[int]
-    trained: TrainedCohort
+    trained: CohortTrainingResult
 
     @property
     def measures_dispersion(self) -> bool:
@@ -318,7 +318,7 @@ class Learner:
 
     def train(
         self, params: Vector, examples_by_client: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]
-    ) -> TrainedCohort:
+    ) -> CohortTrainingResult:
         """Train clients ``ids`` (k,), each on its examples ``examples_by_client[i]``, from ``params`` (P,).
 
         A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
@@ -346,7 +346,7 @@ class Learner:
         layer_seeds: list[int] = []
         if engine == "sequential":
             layer_seeds = [_layer_seed(seed, purpose, t, int(client)) for client in ids]
-        trained = TrainedCohort(
+        trained = CohortTrainingResult(
             deltas=empty_rows(k, self.layout.size, self.device),
             losses=np.empty(k, np.float32),
             steps=np.array([plan.steps for plan in plans], np.int64),
@@ -376,7 +376,7 @@ class Learner:
             return np.array(states, np.float32)
         return np.zeros((k, optimiser.state_size(rule, self.layout.weights)), np.float32)
 
-    def train_cohort(self, cohort: DrawnCohort) -> TrainedCohort:
+    def train_cohort(self, cohort: DrawnCohort) -> CohortTrainingResult:
         """Train a cohort by itself."""
         cohort.store(self._train_in_parts(cohort))
         return cohort.trained

@@ -24,8 +24,8 @@ def data_for(data: Dataset, task: TaskRule | None) -> Dataset:
         return data
     if task.loss == CROSS_ENTROPY:
         if not data.classes and data.y_train.dtype.kind == "f":
-            rule = "labels, whole numbers, where the loss is 'cross-entropy' (classification only)"
-            raise bad(f"{data.name}.y", rule, _with_range(data), OTHER_LOSSES)
+            requirement = "labels, whole numbers, where the loss is 'cross-entropy' (classification only)"
+            raise bad(f"{data.name}.y", requirement, _with_range(data), OTHER_LOSSES)
         return data
     is_real = data.y_train.dtype.kind == "f"
     if (task.wants_numbers and not is_real) or data.float_labels:

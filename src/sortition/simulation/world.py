@@ -1,6 +1,6 @@
 """The simulator's clients: a data set split over them, a model and a local rule. They answer questions and train.
 
-``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> TrainedCohort``
+``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> CohortReturn``
 trains a cohort and computes what it reports. Models are flat float32 vectors: params (P,), deltas (k, P). Everything
 random depends on (seed, t, client); a client costs nothing until it is asked or selected. ``world.costs`` says what
 work costs (examples, SGD steps, simulated seconds), ``world.evaluator`` how good a model is.
@@ -21,6 +21,7 @@ from torch import nn
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
+from sortition.core.cost import BYTES_PER_NUMBER
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.population import Population
@@ -38,17 +39,23 @@ from sortition.simulation.attacks import Adversaries, Attacks
 from sortition.simulation.devices import FORWARD, ClientData, Devices, Fleet
 from sortition.simulation.holdings import Holdings, means
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import RoundCache, Training, in_blocks, joined_readings, tracked_by, updates_of
+from sortition.simulation.round_cache import (
+    PendingTraining,
+    RoundCache,
+    group_by_block,
+    joined_readings,
+    tracked_by,
+    updates_of,
+)
 from sortition.simulation.task_data import data_for, is_multi_label
 
 MEASURED = ("train", "holdout")
 EXAMPLES_OF_A_BLOCK = 4096  # whose outputs are in memory together
-NUMBER = 4  # bytes
 OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedCohort:
+class CohortReturn:
     """What came back from a cohort, one row per id.
 
     Attributes:
@@ -96,7 +103,7 @@ class Costs:
 
     @cached_property
     def _unique_sizes(self) -> tuple[Ids, Ids]:
-        """The different sizes of clients, and which of them each client has."""
+        """Return the different sizes of clients, and which of them each client has."""
         return np.unique(self.trained.sizes, return_inverse=True)
 
     @property
@@ -113,21 +120,23 @@ class Costs:
 
     def seconds(self, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model, train and answer (k,)."""
-        model_bytes = NUMBER * self.size
+        model_bytes = BYTES_PER_NUMBER * self.size
         return self.fleet.seconds(ids, t, self.examples(ids), down=model_bytes, up=model_bytes)
 
     @property
     def quiet_seconds(self) -> Floats:
-        """Time in which each client receives the model, trains and answers (N,), at no busy hour, without jitter."""
+        """Return the seconds (N,) in which each client receives, trains and answers, at quiet hours, without jitter."""
         fleet = self.fleet
         everybody = np.arange(fleet.n_clients)
-        sending = NUMBER * self.size / fleet.bandwidth_down + NUMBER * self.size / fleet.bandwidth_up
+        sending = (
+            BYTES_PER_NUMBER * self.size / fleet.bandwidth_down + BYTES_PER_NUMBER * self.size / fleet.bandwidth_up
+        )
         return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
 
     def resources(self, client: int, t: int) -> Floats:
         """Return the time (2,) in which a client trains, and in which it sends the model once."""
         n_examples = int(self.examples(np.array([client]))[0])
-        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, NUMBER * self.size])
+        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, BYTES_PER_NUMBER * self.size])
 
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute when they answer a signal of the model (k,)."""
@@ -140,7 +149,7 @@ class Costs:
 
     def seconds_read(self, signal: Signal, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model and answer a signal of it (k,)."""
-        n_bytes = NUMBER * (self.size + signal.floats_down)
+        n_bytes = BYTES_PER_NUMBER * (self.size + signal.floats_down)
         cost_of_pass = 1.0 if signal.backward else FORWARD
         return self.fleet.seconds(ids, t, cost_of_pass * self.examples_read(signal, ids), down=n_bytes)
 
@@ -166,7 +175,7 @@ class Evaluator:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher score of a client is a better one."""
+        """Tell whether a higher score of a client is a better one."""
         return self.test.objective is None or bool(self.test.objective.rule.higher_is_better)
 
     def score(self, params: Vector) -> dict[str, float]:
@@ -302,8 +311,8 @@ class World:
     def _check_attacks(self, attacks: Attacks) -> None:
         """Refuse attacks that forge label counts where there are none."""
         if attacks.kind in OF_LABELS and not self.has_label_counts:
-            rule = "one that forges no label counts where the task has no labels (classification only)"
-            raise bad("Attacks.kind", rule, attacks.kind)
+            requirement = "one that forges no label counts where the task has no labels (classification only)"
+            raise bad("Attacks.kind", requirement, attacks.kind)
 
     def _server_examples(self, validation: npt.ArrayLike) -> Ids:
         """Return the examples of the server; refuse those that a client holds."""
@@ -356,26 +365,26 @@ class World:
             rule=rule, trained=self.holdings, measured=self.measured, fleet=fleet, size=self.initial.size
         )
         self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluated)
-        self.cache = RoundCache(self, self.initial, -1)  # of the model that was asked or trained last
+        self.cache = RoundCache.empty(self)  # of the model that was asked or trained last
 
     @property
     def n_clients(self) -> int:
-        """The number of clients, N."""
+        """Return the number of clients, N."""
         return len(self.holdings)
 
     @property
     def initial(self) -> Vector:
-        """The model before the first round (P,)."""
+        """Return the model before the first round (P,)."""
         return self.learner.initial
 
     @property
     def has_label_counts(self) -> bool:
-        """Whether examples have labels that can be counted: one each, or a mask of several."""
+        """Tell whether examples have labels that can be counted: one each, or a mask of several."""
         return bool(self.classes) or self._is_multi_label
 
     @cached_property
     def label_counts(self) -> Ids:
-        """(N, classes) training examples per client and label; an example with a mask counts for all of its labels."""
+        """Return the examples (N, classes) of each client by label; one with a mask counts for all of its labels."""
         if self.classes:
             return self.holdings.label_counts(self.y, self.classes)
         if self._is_multi_label:
@@ -384,7 +393,7 @@ class World:
 
     @cached_property
     def outputs(self) -> int:
-        """How many numbers the model gives for an example, or for a step of a sequence."""
+        """Return how many numbers the model gives for an example, or for a step of a sequence."""
         if self.classes:
             return self.classes
         outputs = self.learner.passes.first_outputs(self.initial, 1)
@@ -429,7 +438,7 @@ class World:
         if fleet is not self.fleet:
             twin.fleet = fleet
             twin.costs = replace(self.costs, fleet=fleet)
-        twin.cache = RoundCache(twin, self.initial, -1)
+        twin.cache = RoundCache.empty(twin)
         return twin
 
     def _reassign(self, owners: Ids) -> None:
@@ -449,24 +458,24 @@ class World:
         cache = RoundCache(self, trial_model, t, "rehearsal", self._cache_of(params, t).version)
         return self._answers(cache, question.signal, question.ids)
 
-    def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Training:
+    def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> PendingTraining:
         """Return what :meth:`train` has to train; the caller may do it beforehand."""
         return self._cache_of(params, t).training(ids, tracked_by(signals))
 
-    def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
+    def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> CohortReturn:
         """Train ``ids`` from ``params``; return the updates, and the signals that clients report with them."""
         self.training(params, ids, signals, t).alone()
         return self.outcome([(self._cache_of(params, t), ids)], signals, self.costs.seconds(ids, t))
 
-    def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[TrainedCohort]:
+    def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[CohortReturn]:
         """Train some clients at a time; their updates are forgotten before the next ones train."""
         cache = self._cache_of(params, t)
-        for block in cache.in_blocks(ids, tracked_by(signals), max_bytes=0):
+        for block in cache.train_block_by_block(ids, tracked_by(signals), max_bytes=0):
             yield self.outcome([(cache, block)], signals, self.costs.seconds(block, t))
 
     def outcome(
         self, parts: Sequence[tuple[RoundCache, Ids]], signals: Sequence[Signal], durations: Floats
-    ) -> TrainedCohort:
+    ) -> CohortReturn:
         """Return what trainings gave, as clients send it.
 
         Args:
@@ -475,13 +484,13 @@ class World:
             durations: (k,) simulated seconds of all these trainings.
         """
         ids = np.concatenate([NOBODY, *(trained_ids for _, trained_ids in parts)])
-        blocks = in_blocks([result for cache, trained_ids in parts for result in cache.results(trained_ids)])
+        blocks = group_by_block([result for cache, trained_ids in parts for result in cache.results(trained_ids)])
         states = [block.states[rows] for block, rows in blocks if block.states is not None]
         reports: dict[str, Reading] = {}
         for signal in signals:
             readings = [cache.read(signal, trained_ids) for cache, trained_ids in parts]
             reports[signal.name] = self._as_sent(signal, joined_readings(readings))
-        return TrainedCohort(
+        return CohortReturn(
             ids=ids,
             deltas=self._updates_as_sent(ids, updates_of(blocks, self.initial.size)),
             reports=reports,

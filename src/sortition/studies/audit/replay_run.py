@@ -54,7 +54,7 @@ class Configured:
         faults = self.setup.faults
         if t == 0:
             return False
-        return faults.size(t) > faults.size(t - 1) or faults.taken(t).size > 0
+        return faults.newcomers(t).size > 0 or faults.taken(t).size > 0
 
     def population(self, clients: int) -> Population:
         """Return who is known in the round asked for last."""

@@ -132,7 +132,7 @@ class Ledger:
     """What one round cost.
 
     Attributes:
-        size: how many numbers the model has.
+        n_parameters: how many numbers the model has.
         n_clients: how many clients there are.
         bytes: traffic by purpose and direction (TRAFFIC_PURPOSES).
         passes: examples that clients computed on, by purpose; wasted ones are also counted by their purpose.
@@ -141,7 +141,7 @@ class Ledger:
         uploads: updates that were sent, late ones included.
     """
 
-    size: int
+    n_parameters: int
     n_clients: int
     bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRAFFIC_PURPOSES, 0))
     passes: dict[str, int] = field(default_factory=lambda: {"training": 0, "forward": 0, "wasted": 0})
@@ -157,7 +157,7 @@ class Ledger:
         """Charge the round's model, sent to clients that do not have it yet."""
         n_receivers = int(ids.size - self._has_model[ids].sum())
         self._has_model[ids] = True
-        self.bytes[lane] += BYTES_PER_NUMBER * self.size * n_receivers
+        self.bytes[lane] += BYTES_PER_NUMBER * self.n_parameters * n_receivers
 
     @property
     def trainings(self) -> int:
@@ -182,8 +182,10 @@ class Ledger:
         n_asked = question.ids.size
         if rehearsal is not None:
             self._send_model(rehearsal.ids, "rehearsals_down")
-            self.bytes["rehearsals_up"] += BYTES_PER_NUMBER * self.size * rehearsal.ids.size
-            self.bytes["rehearsals_down"] += BYTES_PER_NUMBER * self.size * n_asked  # the trial model, new to everybody
+            self.bytes["rehearsals_up"] += BYTES_PER_NUMBER * self.n_parameters * rehearsal.ids.size
+            self.bytes["rehearsals_down"] += (
+                BYTES_PER_NUMBER * self.n_parameters * n_asked
+            )  # the trial model, new to everybody
         elif signal.of not in ("pairs", "device"):
             self._send_model(question.ids, "questions_down")
         self.bytes["questions_down"] += BYTES_PER_NUMBER * signal.floats_down * n_asked
@@ -193,8 +195,8 @@ class Ledger:
         """Charge the model to the selected, and updates from those who answered; late or lost ones are wasted."""
         self._send_model(selected, "model_down")
         self.uploads += n_answered + n_wasted
-        self.bytes["model_up"] += BYTES_PER_NUMBER * self.size * n_answered
-        self.bytes["wasted_up"] += BYTES_PER_NUMBER * self.size * n_wasted
+        self.bytes["model_up"] += BYTES_PER_NUMBER * self.n_parameters * n_answered
+        self.bytes["wasted_up"] += BYTES_PER_NUMBER * self.n_parameters * n_wasted
 
     def charge_reports(self, signals: tuple[Signal, ...], reports: Mapping[str, Reading]) -> None:
         """Charge what the cohort reports beside its updates."""

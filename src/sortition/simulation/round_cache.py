@@ -109,7 +109,7 @@ class PendingTraining:
         world = cache.world
         return world.learner.draw_cohort(
             cache.params,
-            [world.holdings.of(int(client)) for client in self.ids],
+            [world.training_parts.of(int(client)) for client in self.ids],
             self.ids,
             seed=world.seed,
             t=cache.t,
@@ -204,7 +204,7 @@ class RoundCache:
         if ids.size == 0:
             return np.empty(0)
         passes = self.world.learner.passes
-        index, sizes = self.world.measured.gather(ids)
+        index, sizes = self.world.measured_parts.gather(ids)
         reads_nearly_all = 4 * len(self.world.y) <= 5 * index.size
         if reads_nearly_all:  # reading all in order is cheaper than gathering
             return means(passes.losses_and_hits(self.params)[column][index], sizes)
@@ -212,7 +212,7 @@ class RoundCache:
 
     def gradients(self, ids: Ids) -> Vector:
         """Return ∇F_k(w) on all local training data (k, P)."""
-        examples = [self.world.holdings.of(int(client)) for client in ids]
+        examples = [self.world.training_parts.of(int(client)) for client in ids]
         return self.world.learner.passes.gradients(self.params, examples)
 
     def updates(self, ids: Ids) -> Vector:
@@ -296,7 +296,7 @@ class SimClient:
         world = self._cache.world
         if not world.classes:
             return world.label_counts[self._client]
-        return np.bincount(world.y[world.holdings.of(self._client)], minlength=world.classes)
+        return np.bincount(world.y[world.training_parts.of(self._client)], minlength=world.classes)
 
     def resources(self) -> Array:
         """Return the seconds (2,) of this round's training and of sending the model once."""
@@ -313,7 +313,7 @@ class SimClient:
     def batch_loss(self) -> float:
         """Return the loss on one mini-batch, drawn by (seed, t, client)."""
         world = self._cache.world
-        examples = world.measured.of(self._client)
+        examples = world.measured_parts.of(self._client)
         rng = stream(world.seed, "loss-batch", self._cache.t, self._client)
         batch = examples[rng.choice(examples.size, world.rule.rows_per_batch(examples.size), replace=False)]
         return float(world.learner.passes.losses_and_hits(self._cache.params, batch)[0].mean(dtype=np.float64))
@@ -321,7 +321,7 @@ class SimClient:
     def gradient(self) -> Array:
         """Return ∇F_k(w) on all local training data (P,)."""
         world = self._cache.world
-        return world.learner.passes.gradient(self._cache.params, world.holdings.of(self._client))
+        return world.learner.passes.gradient(self._cache.params, world.training_parts.of(self._client))
 
     def train(self) -> SimResult:
         """Return this round's local training; a cohort trains together, so this is mostly a look-up."""

@@ -81,17 +81,17 @@ class Costs:
 
     Attributes:
         rule: local training.
-        trained: who trains on which examples.
-        measured: who measures losses on which examples.
+        training_parts: who trains on which examples.
+        measured_parts: who measures losses on which examples.
         fleet: the clients' devices.
-        size: how many numbers the model has.
+        n_parameters: how many numbers the model has.
     """
 
     rule: LocalRule
-    trained: Holdings
-    measured: Holdings
+    training_parts: Holdings
+    measured_parts: Holdings
     fleet: Fleet
-    size: int
+    n_parameters: int
 
     def examples(self, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute forward and backward when they train (k,)."""
@@ -104,7 +104,7 @@ class Costs:
     @cached_property
     def _unique_sizes(self) -> tuple[Ids, Ids]:
         """Return the different sizes of clients, and which of them each client has."""
-        return np.unique(self.trained.sizes, return_inverse=True)
+        return np.unique(self.training_parts.sizes, return_inverse=True)
 
     @property
     def _size_index(self) -> Ids:
@@ -120,7 +120,7 @@ class Costs:
 
     def seconds(self, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model, train and answer (k,)."""
-        model_bytes = BYTES_PER_NUMBER * self.size
+        model_bytes = BYTES_PER_NUMBER * self.n_parameters
         return self.fleet.seconds(ids, t, self.examples(ids), down=model_bytes, up=model_bytes)
 
     @property
@@ -129,27 +129,30 @@ class Costs:
         fleet = self.fleet
         everybody = np.arange(fleet.n_clients)
         sending = (
-            BYTES_PER_NUMBER * self.size / fleet.bandwidth_down + BYTES_PER_NUMBER * self.size / fleet.bandwidth_up
+            BYTES_PER_NUMBER * self.n_parameters / fleet.bandwidth_down
+            + BYTES_PER_NUMBER * self.n_parameters / fleet.bandwidth_up
         )
         return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
 
     def resources(self, client: int, t: int) -> Floats:
         """Return the time (2,) in which a client trains, and in which it sends the model once."""
         n_examples = int(self.examples(np.array([client]))[0])
-        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, BYTES_PER_NUMBER * self.size])
+        return self.fleet.seconds(
+            np.array([client, client]), t, [n_examples, 0], up=[0, BYTES_PER_NUMBER * self.n_parameters]
+        )
 
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute when they answer a signal of the model (k,)."""
         if signal.backward:  # a gradient is that of the training part
-            return self.trained.sizes[ids]
-        sizes = self.measured.sizes[ids]
+            return self.training_parts.sizes[ids]
+        sizes = self.measured_parts.sizes[ids]
         if signal.compute is BATCH_LOSS.compute and self.rule.batch is not None:
             return np.minimum(sizes, self.rule.batch)
         return sizes
 
     def seconds_read(self, signal: Signal, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model and answer a signal of it (k,)."""
-        n_bytes = BYTES_PER_NUMBER * (self.size + signal.floats_down)
+        n_bytes = BYTES_PER_NUMBER * (self.n_parameters + signal.floats_down)
         cost_of_pass = 1.0 if signal.backward else FORWARD
         return self.fleet.seconds(ids, t, cost_of_pass * self.examples_read(signal, ids), down=n_bytes)
 
@@ -277,13 +280,15 @@ class World:
         self.seed = seed
         self.targets = data.describe_targets()
         self._is_multi_label = is_multi_label(data)
-        self.holdings = Holdings(clients, len(self.y), "World.clients")
-        if self.holdings.sizes.min() < 1:
-            raise bad("World.clients", "≥ 1 training example each", f"client {self.holdings.sizes.argmin()} with none")
-        self.evaluated = self.holdings
+        self.training_parts = Holdings(clients, len(self.y), "World.clients")
+        if self.training_parts.sizes.min() < 1:
+            raise bad(
+                "World.clients", "≥ 1 training example each", f"client {self.training_parts.sizes.argmin()} with none"
+            )
+        self.evaluation_parts = self.training_parts
         if holdout is not None:
-            self.evaluated = self._evaluation_parts(clients, holdout)
-        self.measured = self.evaluated if measured_on == "holdout" else self.holdings
+            self.evaluation_parts = self._evaluation_parts(clients, holdout)
+        self.measured_parts = self.evaluation_parts if measured_on == "holdout" else self.training_parts
         self.validation: Ids | None = None
         if validation is not None:
             self.validation = self._server_examples(validation)
@@ -317,7 +322,7 @@ class World:
     def _server_examples(self, validation: npt.ArrayLike) -> Ids:
         """Return the examples of the server; refuse those that a client holds."""
         examples = Holdings([validation], len(self.y), "World.validation").order
-        clients_examples = np.concatenate([self.holdings.order, self.evaluated.order])
+        clients_examples = np.concatenate([self.training_parts.order, self.evaluation_parts.order])
         if examples.size == 0 or np.isin(examples, clients_examples).any():
             raise bad("World.validation", "examples that no client holds, one at least", f"{examples.size} examples")
         return examples
@@ -336,7 +341,7 @@ class World:
         modules = self.learner.model.modules()
         if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in modules):
             return
-        sizes = self.holdings.sizes
+        sizes = self.training_parts.sizes
         rows = np.minimum(sizes, rule.batch or sizes)
         last_batch_is_one = (sizes - 1) % rows == 0
         if rule.steps is not None:
@@ -351,7 +356,7 @@ class World:
         """Give the clients devices, which may go with their data."""
         data = None
         if devices.slow is not None:
-            data = ClientData(self.holdings.sizes, self.label_counts if self.has_label_counts else None)
+            data = ClientData(self.training_parts.sizes, self.label_counts if self.has_label_counts else None)
         return Fleet(devices, self.n_clients, self.seed, data)
 
     def _prepare(self, rule: LocalRule, fleet: Fleet) -> None:
@@ -362,15 +367,19 @@ class World:
         self.fleet = fleet
         self.states = LocalStates.empty(rule, self.learner)
         self.costs = Costs(
-            rule=rule, trained=self.holdings, measured=self.measured, fleet=fleet, size=self.initial.size
+            rule=rule,
+            training_parts=self.training_parts,
+            measured_parts=self.measured_parts,
+            fleet=fleet,
+            n_parameters=self.initial.size,
         )
-        self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluated)
+        self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluation_parts)
         self.cache = RoundCache.empty(self)  # of the model that was asked or trained last
 
     @property
     def n_clients(self) -> int:
         """Return the number of clients, N."""
-        return len(self.holdings)
+        return len(self.training_parts)
 
     @property
     def initial(self) -> Vector:
@@ -386,9 +395,9 @@ class World:
     def label_counts(self) -> Ids:
         """Return the examples (N, classes) of each client by label; one with a mask counts for all of its labels."""
         if self.classes:
-            return self.holdings.label_counts(self.y, self.classes)
+            return self.training_parts.label_counts(self.y, self.classes)
         if self._is_multi_label:
-            return self.holdings.mask_counts(self.y)
+            return self.training_parts.mask_counts(self.y)
         raise bad("label counts", "asked of labels (classification only)", self.targets)
 
     @cached_property
@@ -401,7 +410,7 @@ class World:
 
     def population(self, **more_facts: Any) -> Population:
         """Return sizes and label counts as clients claim them, and facts that the caller adds (``groups`` …)."""
-        facts: dict[str, Any] = {"sizes": self.holdings.sizes}
+        facts: dict[str, Any] = {"sizes": self.training_parts.sizes}
         if self.has_label_counts:
             facts["label_counts"] = self.label_counts
         facts |= more_facts
@@ -443,11 +452,13 @@ class World:
 
     def _reassign(self, owners: Ids) -> None:
         """Let client k hold the data of client ``owners[k]``; holdings that are one object stay one."""
-        is_evaluated_on_training = self.evaluated is self.holdings
-        is_measured_on_evaluation = self.measured is self.evaluated
-        self.holdings = self.holdings.reassigned(owners)
-        self.evaluated = self.holdings if is_evaluated_on_training else self.evaluated.reassigned(owners)
-        self.measured = self.evaluated if is_measured_on_evaluation else self.holdings
+        is_evaluated_on_training = self.evaluation_parts is self.training_parts
+        is_measured_on_evaluation = self.measured_parts is self.evaluation_parts
+        self.training_parts = self.training_parts.reassigned(owners)
+        self.evaluation_parts = (
+            self.training_parts if is_evaluated_on_training else self.evaluation_parts.reassigned(owners)
+        )
+        self.measured_parts = self.evaluation_parts if is_measured_on_evaluation else self.training_parts
         self.__dict__.pop("label_counts", None)  # the cached ones are of the earlier owners
 
     def measure(self, params: Vector, question: Measure, t: int) -> Reading:

@@ -259,7 +259,7 @@ def _build(config: RunConfig) -> BuiltFederation:
         config.availability.name,
         clients=parts.clients,
         seed=config.seed,
-        sizes=world.holdings.sizes,
+        sizes=world.training_parts.sizes,
         label_counts=world.label_counts if world.has_label_counts else None,
         **config.availability.options,
     )
@@ -285,7 +285,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     clients = built.split.clients
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
-    largest = int(built.world.holdings.sizes.max())
+    largest = int(built.world.training_parts.sizes.max())
     rows = config.local.steps_of(largest) * config.local.rows_per_batch(largest) * config.cohort
     if rows > MAX_ROWS:
         raise bad("local", f"such that a cohort trains on at most {MAX_ROWS:,} rows a round", f"{rows:,}")

@@ -117,7 +117,7 @@ def by_size(context: Context, *, study: Toml, settings: dict[str, list[float]], 
         _, changes = _bias_changes(federation, start(federation))
         estimates = entropy_estimate(changes, temperature)
         truth = label_entropy(federation.world.label_counts)
-        has_few = federation.world.holdings.sizes <= few
+        has_few = federation.world.training_parts.sizes <= few
         for name, group in ((f"at most {few}", has_few), (f"more than {few}", ~has_few)):
             if group.any():
                 table.rows.append(

@@ -199,7 +199,7 @@ def _federation_arrays(run: OpenRun) -> dict[str, Array]:
     """Return what federation.npz holds before the first round."""
     rounds = run.config.rounds
     world = run.built.world
-    arrays: dict[str, Array] = {"sizes": world.holdings.sizes}
+    arrays: dict[str, Array] = {"sizes": world.training_parts.sizes}
     if world.has_label_counts:
         arrays["label_counts"] = world.label_counts
     if rounds is not None and not _availability_needs_clock(run) and _stores_availability(run, rounds):

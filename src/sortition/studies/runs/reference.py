@@ -80,8 +80,8 @@ class Centralised(Reference):
     def __init__(self, world: World, config: RunConfig) -> None:
         super().__init__(world, config)
         self.params = world.initial
-        self.rows = np.concatenate([world.holdings.of(client) for client in range(world.n_clients)])
-        steps_of_clients = [config.local.steps_of(int(size)) for size in world.holdings.sizes]
+        self.rows = np.concatenate([world.training_parts.of(client) for client in range(world.n_clients)])
+        steps_of_clients = [config.local.steps_of(int(size)) for size in world.training_parts.sizes]
         steps_of_cohort = float(np.mean(steps_of_clients) * config.cohort)
         self.rule = replace(config.local, steps=max(1, round(steps_of_cohort)), epochs=None)
         self.states: Array | None = None
@@ -132,7 +132,7 @@ class LocalOnly(Reference):
                 states = self.world.states.after(trained.ids, trained.states)
                 self.world = self.world.beginning(clock=0.0, states=states)
             losses.append(float(trained.losses[0]))
-            size = int(self.world.holdings.sizes[client])
+            size = int(self.world.training_parts.sizes[client])
             self.steps += self.config.local.steps_of(size)
             self.examples += self.config.local.examples_of(size)
         return float(np.mean(losses))

@@ -81,12 +81,15 @@ def play(case: Losses, seed: int) -> Paid:
     for t in range(ROUNDS):
         available = np.flatnonzero(rng.random(CLIENTS) < REACHABLE)
         turn = registrar.begin(available, places, clock=float(t))
-        ids = turn.cohort.ids
+        cohort = turn.cohort
+        if cohort is None:
+            continue
+        ids = cohort.ids
         durations = seconds[ids] * np.exp(rng.normal(0, JITTER, ids.size))
         durations[rng.random(ids.size) < case.dropout] = np.inf
         first = np.argsort(durations)[:enough]
         in_time = np.sort(first[np.isfinite(durations[first])])
-        weights[t, ids[in_time]] = turn.cohort.weights_of(ids[in_time])[0]
+        weights[t, ids[in_time]] = cohort.weights_of(ids[in_time])[0]
         was_available[t, available] = True
         registrar.finish(turn, ids[in_time], durations=durations[in_time])
     p = world.population.sizes / world.population.sizes.sum()

@@ -153,11 +153,16 @@ class Ledger:
         self._has_model = np.zeros(self.n_clients, bool)
         self._has_trained = np.zeros(self.n_clients, bool)
 
+    @property
+    def model_bytes(self) -> int:
+        """Return the bytes of the model, or of an update."""
+        return BYTES_PER_NUMBER * self.n_parameters
+
     def _send_model(self, ids: Ids, lane: str) -> None:
         """Charge the round's model, sent to clients that do not have it yet."""
         n_receivers = int(ids.size - self._has_model[ids].sum())
         self._has_model[ids] = True
-        self.bytes[lane] += BYTES_PER_NUMBER * self.n_parameters * n_receivers
+        self.bytes[lane] += self.model_bytes * n_receivers
 
     @property
     def trainings(self) -> int:
@@ -182,10 +187,8 @@ class Ledger:
         n_asked = question.ids.size
         if rehearsal is not None:
             self._send_model(rehearsal.ids, "rehearsals_down")
-            self.bytes["rehearsals_up"] += BYTES_PER_NUMBER * self.n_parameters * rehearsal.ids.size
-            self.bytes["rehearsals_down"] += (
-                BYTES_PER_NUMBER * self.n_parameters * n_asked
-            )  # the trial model, new to everybody
+            self.bytes["rehearsals_up"] += self.model_bytes * rehearsal.ids.size
+            self.bytes["rehearsals_down"] += self.model_bytes * n_asked  # the trial model, new to everybody
         elif signal.of not in ("pairs", "device"):
             self._send_model(question.ids, "questions_down")
         self.bytes["questions_down"] += BYTES_PER_NUMBER * signal.floats_down * n_asked
@@ -195,8 +198,8 @@ class Ledger:
         """Charge the model to the selected, and updates from those who answered; late or lost ones are wasted."""
         self._send_model(selected, "model_down")
         self.uploads += n_answered + n_wasted
-        self.bytes["model_up"] += BYTES_PER_NUMBER * self.n_parameters * n_answered
-        self.bytes["wasted_up"] += BYTES_PER_NUMBER * self.n_parameters * n_wasted
+        self.bytes["model_up"] += self.model_bytes * n_answered
+        self.bytes["wasted_up"] += self.model_bytes * n_wasted
 
     def charge_reports(self, signals: tuple[Signal, ...], reports: Mapping[str, Reading]) -> None:
         """Charge what the cohort reports beside its updates."""

@@ -93,6 +93,11 @@ class Costs:
     fleet: Fleet
     n_parameters: int
 
+    @property
+    def model_bytes(self) -> int:
+        """Return the bytes of the model."""
+        return BYTES_PER_NUMBER * self.n_parameters
+
     def examples(self, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute forward and backward when they train (k,)."""
         return self._examples_of_size[self._size_index[ids]]
@@ -120,26 +125,20 @@ class Costs:
 
     def seconds(self, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model, train and answer (k,)."""
-        model_bytes = BYTES_PER_NUMBER * self.n_parameters
-        return self.fleet.seconds(ids, t, self.examples(ids), down=model_bytes, up=model_bytes)
+        return self.fleet.seconds(ids, t, self.examples(ids), down=self.model_bytes, up=self.model_bytes)
 
     @property
     def quiet_seconds(self) -> Floats:
         """Return the seconds (N,) in which each client receives, trains and answers, at quiet hours, without jitter."""
         fleet = self.fleet
         everybody = np.arange(fleet.n_clients)
-        sending = (
-            BYTES_PER_NUMBER * self.n_parameters / fleet.bandwidth_down
-            + BYTES_PER_NUMBER * self.n_parameters / fleet.bandwidth_up
-        )
+        sending = self.model_bytes / fleet.bandwidth_down + self.model_bytes / fleet.bandwidth_up
         return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
 
     def resources(self, client: int, t: int) -> Floats:
         """Return the time (2,) in which a client trains, and in which it sends the model once."""
         n_examples = int(self.examples(np.array([client]))[0])
-        return self.fleet.seconds(
-            np.array([client, client]), t, [n_examples, 0], up=[0, BYTES_PER_NUMBER * self.n_parameters]
-        )
+        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, self.model_bytes])
 
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute when they answer a signal of the model (k,)."""

@@ -344,7 +344,7 @@ def engine_row(
     to_loop = times.ratios("loop", [chosen_engine])
     low, high = np.quantile(to_better, [0.25, 0.75])
     spread = "" if chosen_engine != "vmapped" else f" ({low:.2f} to {high:.2f})"
-    multiplications = chosen.engine_choice.work.multiplications
+    multiplications = chosen.engine_choice.example_cost.multiplications
     work = f"{multiplications * (rule.batch or 0) / 1e6:.2f} M" if multiplications else "–"
     cells = [
         work,

@@ -40,7 +40,7 @@ def oracle_step(world: World, params: Vector, cohort: int, t: int, seed: int) ->
     rng = stream(seed, "oracle", t)
     pool = np.sort(rng.permutation(world.n_clients)[: POOL * cohort])
     deltas = world.train(params, pool, (), t).deltas
-    sizes = world.holdings.sizes[pool].astype(np.float64)
+    sizes = world.training_parts.sizes[pool].astype(np.float64)
     chosen: list[int] = []
     for _ in range(min(cohort, pool.size)):
         others = [candidate for candidate in range(pool.size) if candidate not in chosen]
@@ -82,7 +82,7 @@ def likeness(setup: Setup) -> Likeness:
     rng = stream(setup.seed, "likeness")
     for t in range(WARM):
         ids = np.sort(rng.permutation(world.n_clients)[: setup.cohort])
-        weights = Cohort.by_size(ids, world.holdings.sizes).weights
+        weights = Cohort.by_size(ids, world.training_parts.sizes).weights
         params = params + weighted_sum(weights, world.train(params, ids, (), t).deltas)
     ids = np.sort(rng.permutation(world.n_clients)[:MOST_COMPARED])
     first = np.asarray(world.train(params, ids, (), WARM).deltas, np.float64)

@@ -104,7 +104,7 @@ def dispatched_work(simulation: Simulation) -> list[Work]:
         return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
     current = simulation.current
     ids = np.empty(0, np.int64) if current.at_work is None else current.at_work.cohort.ids
-    seconds = current.setup.world.costs.seconds(ids, current.t)
+    seconds = current.world.costs.seconds(ids, current.t)
     begins = simulation.clock
     return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]
 

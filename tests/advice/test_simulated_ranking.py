@@ -57,7 +57,7 @@ def test_methods_of_one_seed_meet_the_same_federation(tmp_path):
     both = setups(federation(tmp_path, availability="markov"), {"a": load("uniform"), "b": load("fedgs")}, 5, seed=3)
     a, b = both.values()
     assert a.world is b.world
-    assert [a.reachable(t).tolist() for t in range(5)] == [b.reachable(t).tolist() for t in range(5)]
+    assert [a.reachable(t, 0.0).tolist() for t in range(5)] == [b.reachable(t, 0.0).tolist() for t in range(5)]
 
 
 def test_methods_are_simulated_and_ranked(tmp_path, monkeypatch):

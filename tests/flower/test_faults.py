@@ -37,7 +37,7 @@ def test_the_others_carry_the_whole_weight(told):
     params = world.initial
     for t, answered in enumerate(([0, 3, 7, 8, 9], [0, 7, 8, 9])):
         ids = np.array(answered)
-        sizes = world.holdings.sizes[ids]
+        sizes = world.training_parts.sizes[ids]
         params = params + weighted_sum(sizes / sizes.sum(), world.train(params, ids, [], t).deltas)
     np.testing.assert_allclose(told["full"]["model"], params, atol=1e-6)
 

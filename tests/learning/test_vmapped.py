@@ -384,9 +384,9 @@ def test_a_cnn_on_images_of_28_x_28_stays_client_by_client():
 def test_the_work_of_an_example_is_counted_by_hand():
     learner = Learner(convolutions(), IMAGES, Y, RULES["plain"])
     by_hand = 64 * 4 * 2 * 9 + 16 * 8 * 4 * 9 + 128 * CLASSES
-    assert learner.engine_choice.work.multiplications == by_hand
-    assert learner.engine_choice.work.has_convolutions
-    assert not Learner(Attention(), TOKENS, Y, RULES["plain"]).engine_choice.work.has_convolutions
+    assert learner.engine_choice.example_cost.multiplications == by_hand
+    assert learner.engine_choice.example_cost.has_convolutions
+    assert not Learner(Attention(), TOKENS, Y, RULES["plain"]).engine_choice.example_cost.has_convolutions
 
 
 def test_a_model_that_reads_views_of_images_is_mapped():

@@ -104,7 +104,7 @@ def test_the_simulator_values_updates_on_the_servers_own_examples():
     records, seen = played(selector, 1, own)
     cohort, ids = records[0], seen[0][0]
     deltas = own.train(own.initial, ids, (), 0).deltas
-    sizes = own.holdings.sizes[ids].astype(float)
+    sizes = own.training_parts.sizes[ids].astype(float)
 
     def value(players):
         rows = sorted(players)

@@ -39,7 +39,7 @@ def test_fedvarp_in_the_engine_is_a_loop_of_ones_own():
         update, memory = rule.apply(ids, weights, deltas, memory, clients=10, rate=DECAYING.lr_at(t))
         params = params + update
         np.testing.assert_allclose(simulation.params, params, atol=1e-6)
-    assert len(simulation.memory.rows) > 3
+    assert len(simulation.update_memory.rows) > 3
 
 
 @pytest.mark.parametrize("name", ["fedvarp", "mifa"])
@@ -52,9 +52,9 @@ def test_resumed_memory_gives_the_same_bytes(name, faults, tmp_path):
     assert sorted(back.memory.rows) == sorted(half.memory.rows)
     resumed = run(setup(name, faults), simulation=back)
     assert resumed.params.tobytes() == whole.params.tobytes()
-    assert resumed.memory.total.tobytes() == whole.memory.total.tobytes()
-    assert {k: row.tobytes() for k, row in resumed.memory.rows.items()} == {
-        k: row.tobytes() for k, row in whole.memory.rows.items()
+    assert resumed.update_memory.total.tobytes() == whole.update_memory.total.tobytes()
+    assert {k: row.tobytes() for k, row in resumed.update_memory.rows.items()} == {
+        k: row.tobytes() for k, row in whole.update_memory.rows.items()
     }
 
 
@@ -67,11 +67,11 @@ def test_who_takes_an_id_over_is_remembered_by_nothing():
     played_setup = setup("mifa", Faults(leaving=0.4, returning=0.0, reused=0.6), rounds=10)
     simulation, seen = start(played_setup), 0
     for _ in range(10):
-        before = set(simulation.memory.rows)
+        before = set(simulation.update_memory.rows)
         record = simulation.play_round()
         taken = set(record.get("faults", {}).get("taken", ()))
         answered = record["cohort"] if record["answered"] is None else record["answered"]
-        assert set(simulation.memory.rows) == (before - taken) | set(answered)
+        assert set(simulation.update_memory.rows) == (before - taken) | set(answered)
         seen += len(taken & before)
     assert seen > 0
 

@@ -122,7 +122,7 @@ def test_facts_are_told_and_the_truth_stays(kind):
     if kind == "size":
         np.testing.assert_array_equal(facts.sizes[adversaries], 4 * honest.sizes[adversaries])
         np.testing.assert_array_equal(facts.label_counts[adversaries], 4 * honest.label_counts[adversaries])
-        np.testing.assert_array_equal(small_world.holdings.sizes, honest.sizes)  # work and time are the true ones
+        np.testing.assert_array_equal(small_world.training_parts.sizes, honest.sizes)  # work and time are the true ones
     elif kind == "histogram":
         rarest = honest.label_counts.sum(axis=0).argmin()
         np.testing.assert_array_equal(facts.label_counts[adversaries, rarest], honest.sizes[adversaries])

@@ -223,6 +223,13 @@ def busy_simulation():
     return start(Setup(world=small.world(devices=devices), selector=small.Scripted(), cohort=3, horizon=4))
 
 
+def test_devices_differ_where_their_busy_hours_do():
+    busy = {"hours": [22, 2], "factor": 0.25}
+    assert not Fleet(Devices(busy=busy), 3, 0).devices_differ
+    assert Fleet(Devices(busy={**busy, "shift": 6}), 3, 0).devices_differ
+    assert Fleet(Devices(jitter=0.1), 3, 0).devices_differ
+
+
 def test_a_run_that_outlasts_its_busy_hours_speeds_up():
     simulation = busy_simulation()
     clocks = [simulation.play_round()["clock"] for _ in range(3)]

@@ -258,7 +258,7 @@ def test_a_clients_data_never_reach_a_selector():
         if isinstance(item, np.ndarray):
             assert not np.shares_memory(item, x)
             assert not np.shares_memory(item, small_world.y)
-            assert not np.shares_memory(item, small_world.holdings.order)
+            assert not np.shares_memory(item, small_world.training_parts.order)
 
 
 def test_devices_and_rule_are_the_worlds():

@@ -1,6 +1,7 @@
 """The simulator where work outlives a step: the properties of docs/time.md."""
 
 import itertools
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from tests.helpers.playing import simulate
 from tests.simulation.small import SIZES, parts, world
 
 from sortition.aggregation import CombineRule
+from sortition.core import STEP_GRADIENT
+from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.settings import Guards
 from sortition.data import Dataset
@@ -19,6 +22,7 @@ from sortition.learning import LocalRule, build
 from sortition.selectors import discover, find, load
 from sortition.selectors.pisces import expected_lag
 from sortition.simulation import Attacks, Devices, FaultDraws, Faults, Setup, World, run_checkpoint, start
+from sortition.simulation.round_cache import RoundCache
 
 N = len(SIZES)
 ROUNDS = 8
@@ -402,6 +406,30 @@ def test_the_learning_rate_is_the_versions():
         rates += [(work.version, work.training().drawn().lr) for work in simulation.work.values()]
     assert rates
     assert all(rate == pytest.approx(0.1 * 0.5**version) for version, rate in rates)
+
+
+def test_reports_divide_by_the_rate_that_was_trained_with():
+    rule = LocalRule(lr=0.1, epochs=1, batch=8, decay=0.5)
+    simulation = start(setup(ARRIVAL, world={"rule": rule}, rounds=4))
+    for _ in range(4):
+        simulation.play_round()
+    work = max(simulation.work.values(), key=attrgetter("index"))
+    assert work.index > work.version
+    client = int(work.to_train[0])
+    (gradient,) = work.cache.read(STEP_GRADIENT, np.array([client])).values
+    block, row = work.cache.trained(client)
+    rate = 0.1 * 0.5**work.version
+    np.testing.assert_allclose(gradient, block.deltas[row] / (-rate * block.steps[row]), rtol=1e-6)
+
+
+def test_a_rehearsal_trains_at_the_rate_of_the_version():
+    decaying = world(rule=LocalRule(lr=0.1, epochs=1, batch=8, decay=0.5))
+    steady = world(rule=LocalRule(lr=0.1, epochs=1, batch=8))
+    cohort = Cohort.uniform([0, 1])
+    selection = 3
+    decaying.cache = RoundCache(decaying, decaying.initial, selection, version=0)
+    trial_model = decaying.rehearse(decaying.initial, cohort, selection)
+    assert trial_model.tobytes() == steady.rehearse(steady.initial, cohort, selection).tobytes()
 
 
 def test_refl_is_whole_with_its_pace():

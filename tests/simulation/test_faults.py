@@ -261,12 +261,14 @@ def test_a_taken_id_holds_other_data_and_tells_its_facts_anew():
         owners = played_setup.faults.owners(t)
         now = played_setup.world_at(t)
         np.testing.assert_array_equal(simulation.registrar.population.sizes, np.array(SIZES)[owners])
-        np.testing.assert_array_equal(now.holdings.sizes, np.array(SIZES)[owners])
+        np.testing.assert_array_equal(now.training_parts.sizes, np.array(SIZES)[owners])
         np.testing.assert_array_equal(
             simulation.registrar.population.label_counts, played_setup.world.label_counts[owners]
         )
         for client in range(10):
-            np.testing.assert_array_equal(now.holdings.of(client), played_setup.world.holdings.of(owners[client]))
+            np.testing.assert_array_equal(
+                now.training_parts.of(client), played_setup.world.training_parts.of(owners[client])
+            )
     assert taken
     assert set(np.flatnonzero(owners != np.arange(10))) <= set(taken)
     assert simulation.registrar.population.n_clients == 10

@@ -8,7 +8,7 @@ from sortition.core import signals
 from sortition.core.cohort import Cohort
 from sortition.selectors import load
 from sortition.simulation import Devices, Setup, World, run
-from sortition.simulation.current_round import LANES
+from sortition.simulation.current_round import TRAFFIC_PURPOSES
 
 PROBE = signals.make_probe(np.zeros(6), np.ones(6), samples=4)
 
@@ -60,8 +60,8 @@ def test_bytes_are_the_sum_of_what_crossed_the_seam(questions):
     records = []
     simulation = run(Setup(wire, selector, 3, 3), on_record=lambda _, r: records.append(r))
     facts = 4 * (10 + 40)  # sizes and label counts of ten clients, once
-    counted = {lane: sum(r["bytes"][lane] for r in records) for lane in LANES}
-    assert {lane: simulation.totals[lane] for lane in LANES} == counted
+    counted = {lane: sum(r["bytes"][lane] for r in records) for lane in TRAFFIC_PURPOSES}
+    assert {lane: simulation.totals[lane] for lane in TRAFFIC_PURPOSES} == counted
     assert sum(v for lane, v in counted.items() if lane.endswith("_down")) == wire.down
     assert sum(v for lane, v in counted.items() if lane.endswith("_up")) + counted["metadata"] - facts == wire.up
 

@@ -192,7 +192,7 @@ def test_kept_states_of_optimisers_are_in_the_checkpoint(tmp_path, rule, stop):
     again = run(played_setup, on_record=lambda _, record: resumed.append(record), simulation=simulation)
     np.testing.assert_array_equal(again.params, whole.params)
     assert json.dumps(resumed) == json.dumps(records)
-    assert again.local.rows.keys() == whole.local.rows.keys()
+    assert again.optimiser_states.rows.keys() == whole.optimiser_states.rows.keys()
     anew = run(keeping(dataclasses.replace(KEPT[rule], keep_state=False)))
     assert np.abs(anew.params - whole.params).max() > 1e-4
 
@@ -210,7 +210,7 @@ def test_a_client_that_never_trained_has_no_state_and_who_takes_an_id_none():
         completed = record["cohort"] if record["answered"] is None else record["answered"]
         all_taken |= taken & trained
         trained = (trained - taken) | set(completed)
-        assert simulation.local.rows.keys() == trained
+        assert simulation.optimiser_states.rows.keys() == trained
     assert all_taken, "nobody whose state was kept lost an id, so that nothing was forgotten"
 
 

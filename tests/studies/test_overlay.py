@@ -54,6 +54,23 @@ def test_ranges():
             range_values("x", wrong)
 
 
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        (["a b", "ab"], ["a_b", "ab"]),
+        (["a b", "a_b", "a  b", "c"], ["a_b", "a_b_2", "a_b_3", "c"]),
+        ([[1, 2], [12]], ["1_2", "12"]),
+        ([0.1234567, 0.1234568], ["0.1234567", "0.1234568"]),
+        (["Ab", "ab"], ["Ab", "ab_2"]),
+        ([{"name": "x", "file": "a b"}, {"name": "x", "file": "ab"}], ["x,file=a_b", "x,file=ab"]),
+        ([0.1, 0.1], ["0.1", "0.1"]),  # which is a slip, and refused with all labels
+        ([0.1, 100.0, 1e-05], ["0.1", "100", "1e-05"]),
+    ],
+)
+def test_values_of_a_sweep_have_labels_that_tell_them_apart(values, texts):
+    assert [label for label, _ in combinations({"local.lr": values})] == [f"lr={text}" for text in texts]
+
+
 def test_a_sweep_is_all_combinations():
     values = read_sweep({"local": {"lr": [0.1, 0.2]}, "availability": {"beta": {"from": 0, "to": 1, "count": 2}}})
     assert values == {"local.lr": [0.1, 0.2], "availability.beta": [0, 1]}

@@ -69,11 +69,11 @@ class TestSimulator:
 
     def test_examples_and_owners(self):
         own = world(seed=3)
-        people = Population(sizes=own.holdings.sizes, label_counts=own.label_counts, groups=np.arange(10) // 5)
+        people = Population(sizes=own.training_parts.sizes, label_counts=own.label_counts, groups=np.arange(10) // 5)
         owner = Policy(participations=1, window="1 round", per="owner")
         records = cohorts((Policy(examples=10), owner), population=people)
         for record in records:
-            assert all(own.holdings.sizes[client] >= 10 for client in record["cohort"])
+            assert all(own.training_parts.sizes[client] >= 10 for client in record["cohort"])
             owners = [client // 5 for client in record["cohort"]]
             assert len(owners) == len(set(owners)) == 2
 
@@ -130,7 +130,7 @@ class TestSimulator:
     def test_facts_of_the_population_stand_before_habits(self):
         own = world(seed=3)
         battery = np.linspace(0.0, 0.9, own.n_clients)
-        people = Population(sizes=own.holdings.sizes, battery=battery)
+        people = Population(sizes=own.training_parts.sizes, battery=battery)
         records = cohorts((Policy(battery=0.5),), population=people)
         assert all(battery[client] >= 0.5 for record in records for client in record["cohort"])
 

@@ -31,7 +31,10 @@ def test_without_the_key_only_a_method_that_asks_the_server_holds_examples_out()
     _, uniform = build_federation.setup(run_of())
     _, greedy = build_federation.setup(run_of("greedyfed"))
     assert uniform.world.validation is None
-    assert uniform.world.holdings.sizes.sum() == greedy.world.holdings.sizes.sum() + greedy.world.validation.size
+    assert (
+        uniform.world.training_parts.sizes.sum()
+        == greedy.world.training_parts.sizes.sum() + greedy.world.validation.size
+    )
     assert "validation" not in run_of("greedyfed").table()["data"]  # folders stay as they are
 
 

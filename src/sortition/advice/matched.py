@@ -11,7 +11,7 @@ import numpy as np
 
 from sortition.advice.profile import KnownFederation
 from sortition.core.arrays import Array
-from sortition.core.cost import BYTES_PER_MEGABYTE, Until
+from sortition.core.cost import BYTES_PER_MEGABYTE, BYTES_PER_NUMBER, Until
 from sortition.core.selector import AnySelector
 from sortition.core.streams import stream
 
@@ -41,7 +41,6 @@ def setups(
     from sortition.learning import build
     from sortition.learning.rule import LocalRule
     from sortition.simulation import FaultDraws, Faults, Setup, World
-    from sortition.simulation.world import NUMBER
 
     rng = stream(seed, "matched federation")
     counts = scaled(federation.counts)
@@ -52,7 +51,9 @@ def setups(
     devices = None
     if federation.devices is not None:
         model_numbers = sum(parameter.numel() for parameter in model.parameters())
-        devices = matched_devices(federation, counts.sum(axis=1), rule, model_bytes=NUMBER * model_numbers, seed=seed)
+        devices = matched_devices(
+            federation, counts.sum(axis=1), rule, model_bytes=BYTES_PER_NUMBER * model_numbers, seed=seed
+        )
     world = World(dataset, client_rows, model, rule, seed=seed, devices=devices)
     faults = FaultDraws(Faults(before=federation.dropout), federation.clients, seed)
     availability = federation.present(seed)

@@ -13,7 +13,7 @@ from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, KnownFederation, Loc
 from sortition.advice.shadows import shadow_summaries
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
-from sortition.core.cost import BYTES_PER_MEGABYTE
+from sortition.core.cost import BYTES_PER_MEGABYTE, BYTES_PER_NUMBER
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, show_value
 from sortition.core.round_record import RoundRecord, cohort_ids
 from sortition.federation.pace import Pace
@@ -25,7 +25,6 @@ from sortition.studies.audit.log_reader import Log
 from sortition.studies.config import Named, validated
 from sortition.studies.plan import read
 
-BYTES_PER_NUMBER = 4  # of a model
 NO_DROPOUT = ("standby", "withdrawn", "still at work")  # fates: not needed, not sent to work, not over yet
 POLICY_ACTED = (
     "A policy left clients out of the rounds as they were played; the methods here choose among all who were available."

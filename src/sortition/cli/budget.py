@@ -99,7 +99,7 @@ def _cases_of_study(path: Path) -> Cases:
     from sortition.studies.study_promises import deployments
 
     table = {key: value for key, value in read(path).items() if key not in PRESET_KEYS}
-    return deployments(plan(table, who=path.name))
+    return deployments(plan(table, subject=path.name))
 
 
 def register(app: typer.Typer) -> None:

@@ -86,7 +86,7 @@ def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
     from sortition.studies.study_promises import lint_plan
 
     table = {key: value for key, value in read(path).items() if key not in PRESET_KEYS}
-    study_plan = plan(table, who=path.name)
+    study_plan = plan(table, subject=path.name)
     if promises != Promises():
         return lint_plan(study_plan, promises)
     if not any(run.privacy for run in study_plan.runs):

@@ -62,7 +62,7 @@ def first_run(study: Path, sets: Sequence[str], setting: str | None, seed: int |
     from sortition.studies.plan import plan, read
 
     table = {key: value for key, value in read(study).items() if key not in PRESET_KEYS}
-    study_plan = plan(table, sets, who=study.name)
+    study_plan = plan(table, sets, subject=study.name)
     name = setting or study_plan.settings[0]
     if name not in study_plan.settings:
         raise unknown("setting", name, study_plan.settings, study.name)

@@ -66,7 +66,7 @@ def run(
                 table = with_policy_costs(table)
             if cost is not None:
                 table["cost"] = cost
-            whole_plan = plan(table, tuple(set_ or ()), who=file.name)
+            whole_plan = plan(table, tuple(set_ or ()), subject=file.name)
         chosen_plan = matching_runs(whole_plan, tuple(only or ()))
         if dry_run:
             _print_estimate(chosen_plan, jobs)

@@ -15,14 +15,14 @@ from sortition.core.errors import bad
 if TYPE_CHECKING:
     from sortition.clients.pytorch import TorchClient
     from sortition.learning import LocalRule
-    from sortition.learning.learner import TrainedCohort
+    from sortition.learning.learner import CohortTrainingResult
     from sortition.learning.objective import Objective
 
 
 def _objective(client: TorchClient, y: Array) -> Objective | None:
     """Return what a training by rule minimises, the same as :meth:`TorchClient.loss`; None for labels (n,)."""
     from sortition.learning.objective import Objective
-    from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
+    from sortition.learning.task import COMPUTED_BY_MODEL, CROSS_ENTROPY, TaskRule
 
     loss = client.maker.loss
     if isinstance(loss, str):
@@ -30,7 +30,7 @@ def _objective(client: TorchClient, y: Array) -> Objective | None:
     if loss is not None:
         return Objective.of_function(loss)
     if hasattr(client.model, "config"):
-        return Objective(TaskRule(loss=MODELS_OWN))
+        return Objective(TaskRule(loss=COMPUTED_BY_MODEL))
     if y.dtype.kind == "f":
         return Objective(TaskRule(loss="mse"))
     if y.ndim == 1:
@@ -84,7 +84,7 @@ class RuleResult:
                 raise bad("model", f"one with {name}", sorted(model), "Send model.state_dict().")
         return np.concatenate([model[name].reshape(-1) for name in names]).astype(np.float32, copy=False)
 
-    def _train(self, *, dispersion: bool = False, rms_losses: bool = False) -> TrainedCohort:
+    def _train(self, *, dispersion: bool = False, rms_losses: bool = False) -> CohortTrainingResult:
         """Train on batches that belong to (seed, purpose, t, client)."""
         received = self._client.received
         return self._learner.train(

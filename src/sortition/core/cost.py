@@ -16,6 +16,7 @@ from sortition.core.validation import is_number, refuse_unknown_keys
 Currency = Literal["rounds", "seconds", "megabytes", "passes"]
 CURRENCIES: tuple[Currency, ...] = get_args(Currency)
 BYTES_PER_MEGABYTE = 1e6
+BYTES_PER_NUMBER = 4  # of a model, an update or an answer
 MOST_ROUNDS = 100_000  # of a run that ends by its cost alone
 
 

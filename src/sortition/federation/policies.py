@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
+from sortition.core.cost import BYTES_PER_NUMBER
 from sortition.core.errors import StorageError
 from sortition.core.policy import (
     COUNTED,
@@ -35,7 +36,6 @@ from sortition.core.signals import ModelSize
 from sortition.core.streams import stream
 from sortition.federation.ledger import Claim, Ledger, Lifetime, Lookback, News
 
-NUMBER = 4  # bytes of a number that travels
 Excluded = Mapping[str, Ids]  # rule → whom it left out
 Facts = Mapping[str, Array]
 SavedCounts = dict[str, Any]  # what a keeper counted, as JSON knows it
@@ -405,7 +405,7 @@ class PolicyKeeper:
         row_dimension = 1 if signal.scalar else signal.dimension(size) or 0
         numbers = (size.parameters or 0) + signal.floats_down + row_dimension
         reserve = 0 if trains else self._training_bytes()
-        refused = self._claim(question.ids, uses=int(trains), n_bytes=NUMBER * numbers, reserve=reserve)
+        refused = self._claim(question.ids, uses=int(trains), n_bytes=BYTES_PER_NUMBER * numbers, reserve=reserve)
         if not refused.size:
             return question
         permitted_ids = question.ids[~np.isin(question.ids, refused)]
@@ -513,7 +513,7 @@ class PolicyKeeper:
 
     def _training_bytes(self) -> int:
         """What one training moves: the model there, and the update back."""
-        return 2 * NUMBER * (self._directory.model_size().parameters or 0)
+        return 2 * BYTES_PER_NUMBER * (self._directory.model_size().parameters or 0)
 
     def _subjects(self, per: Per, client: int) -> tuple[str, ...]:
         """The names under which a client's use counts."""

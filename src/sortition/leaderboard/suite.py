@@ -96,7 +96,7 @@ class Suite(BaseModel):
             "audit": False,
             "setting": settings,
         }
-        return plan(study, who="leaderboard")
+        return plan(study, subject="leaderboard")
 
     def _setting(self, cell: Cell) -> TomlTable:
         """Return a cell as a setting of a study."""

@@ -141,7 +141,7 @@ class TrackSuite(BaseModel):
             **{key: value for key, value in setting.items() if key != "name"},
             "setting": [{"name": cell.name}],
         }
-        return plan(study, who="leaderboard")
+        return plan(study, subject="leaderboard")
 
 
 def load_tracks(path: str | Path = SUITE_FILE) -> TrackSuite:

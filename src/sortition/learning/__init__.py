@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from sortition._lazy import exports
 
 if TYPE_CHECKING:
-    from sortition.learning.learner import Learner, TrainedCohort
+    from sortition.learning.learner import CohortTrainingResult, Learner
     from sortition.learning.models import build
     from sortition.learning.rule import LocalRule
 
-__all__ = ["Learner", "LocalRule", "TrainedCohort", "build"]
+__all__ = ["CohortTrainingResult", "Learner", "LocalRule", "build"]
 __getattr__ = exports(
     __name__,
     {
         "Learner": "sortition.learning.learner",
         "LocalRule": "sortition.learning.rule",
-        "TrainedCohort": "sortition.learning.learner",
+        "CohortTrainingResult": "sortition.learning.learner",
         "build": "sortition.learning.models",
     },
 )

@@ -17,7 +17,7 @@ from sortition.learning import optimiser
 from sortition.learning.batches import BatchPlan
 from sortition.learning.examples import AnyExamples, first_rows
 from sortition.learning.rule import LocalRule
-from sortition.learning.vector import as_rows
+from sortition.learning.vector import flatten_rows
 
 STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in several
 
@@ -116,7 +116,7 @@ def _rows_of(tensor: Tensor | None, rows: Tensor) -> Tensor | None:
 
 
 @dataclass
-class Slot:
+class StackedParameter:
     """One parameter of all clients of a stack (k, …) with what the local rule needs of it.
 
     Attributes:
@@ -131,12 +131,12 @@ class Slot:
     moments: Sequence[Tensor] = ()
     gradient_sum: Tensor | None = None
 
-    def of_first_clients(self, count: int) -> Slot:
-        """Return the slot of the first clients, in the same memory."""
+    def of_first_clients(self, count: int) -> StackedParameter:
+        """Return the parameter of the first clients, in the same memory."""
         gradient_sum = self.gradient_sum
         if gradient_sum is not None:
             gradient_sum = first_rows(gradient_sum, count)
-        return Slot(
+        return StackedParameter(
             value=first_rows(self.value, count),
             anchor=first_rows(self.anchor, count),
             moments=[first_rows(moment, count) for moment in self.moments],
@@ -146,57 +146,57 @@ class Slot:
 
 @dataclass
 class StackedDescent:
-    """Applies the local rule of one round to slots, in place: SGD with momentum, or Adam.
+    """Applies the local rule of one round to parameters, in place: SGD with momentum, or Adam.
 
     Attributes:
         rule: the local rule.
         lr: its learning rate in this round.
         squared_gradients: (k,) Σ_s ‖g_s‖²; only where the dispersion is measured.
-        factors: Adam's rate and root (k,) of the current step; None for SGD.
+        adam_corrections: Adam's step size and bias correction (k,) of the current step; None for SGD.
     """
 
     rule: LocalRule
     lr: float
     squared_gradients: Tensor | None = None
-    factors: tuple[Tensor, Tensor] | None = None
+    adam_corrections: tuple[Tensor, Tensor] | None = None
 
-    def descend(self, slot: Slot, left_factor: Tensor, right_factor: Tensor | None) -> None:
+    def descend(self, parameter: StackedParameter, left_factor: Tensor, right_factor: Tensor | None) -> None:
         """Descend along a gradient (k, a, c), given as factors (k, a, b) and (k, b, c), or as the left one alone."""
-        value = slot.value
+        value = parameter.value
         rule = self.rule
-        pull = rule.weight_decay + rule.proximal
-        if slot.gradient_sum is not None and self.squared_gradients is not None:
+        if parameter.gradient_sum is not None and self.squared_gradients is not None:
             left_factor = _gradient(left_factor, right_factor)
             right_factor = None
-            first_rows(self.squared_gradients, len(value)).add_(as_rows(left_factor).square().sum(1))
-            slot.gradient_sum.add_(left_factor)
-        if self.factors is not None:
-            self._descend_by_adam(slot, _gradient(left_factor, right_factor))
+            first_rows(self.squared_gradients, len(value)).add_(flatten_rows(left_factor).square().sum(1))
+            parameter.gradient_sum.add_(left_factor)
+        if self.adam_corrections is not None:
+            self._descend_by_adam(parameter, _gradient(left_factor, right_factor))
             return
-        if not slot.moments:
-            _accumulate(value, left_factor, right_factor, keep=1 - self.lr * pull, scale=-self.lr)
+        if not parameter.moments:
+            _accumulate(value, left_factor, right_factor, keep=1 - self.lr * rule.decay_coefficient, scale=-self.lr)
             if rule.proximal:
-                value.add_(slot.anchor, alpha=self.lr * rule.proximal)
+                value.add_(parameter.anchor, alpha=self.lr * rule.proximal)
             return
-        velocity = slot.moments[0]
+        velocity = parameter.moments[0]
         _accumulate(velocity, left_factor, right_factor, keep=rule.momentum, scale=1.0)
-        if pull:
-            velocity.add_(value, alpha=pull)
+        if rule.decay_coefficient:
+            velocity.add_(value, alpha=rule.decay_coefficient)
         if rule.proximal:
-            velocity.add_(slot.anchor, alpha=-rule.proximal)
+            velocity.add_(parameter.anchor, alpha=-rule.proximal)
         value.add_(velocity, alpha=-self.lr)
 
-    def _descend_by_adam(self, slot: Slot, gradient: Tensor) -> None:
-        value = slot.value
+    def _descend_by_adam(self, parameter: StackedParameter, gradient: Tensor) -> None:
+        value = parameter.value
         rule = self.rule
-        pull = rule.weight_decay + rule.proximal
-        if pull:
-            gradient = gradient.add(value, alpha=pull)
+        if rule.decay_coefficient:
+            gradient = gradient.add(value, alpha=rule.decay_coefficient)
         if rule.proximal:
-            gradient = gradient.sub(slot.anchor, alpha=rule.proximal)
+            gradient = gradient.sub(parameter.anchor, alpha=rule.proximal)
         per_client = (-1, *[1] * (value.dim() - 1))
-        factors = (first_rows(factor, len(value)).view(per_client) for factor in self.factors or ())
-        optimiser.adam_step(value, gradient, *slot.moments, *factors)
+        corrections = [
+            first_rows(correction, len(value)).view(per_client) for correction in self.adam_corrections or ()
+        ]
+        optimiser.adam_step(value, gradient, *parameter.moments, *corrections)
 
 
 def _gradient(left_factor: Tensor, right_factor: Tensor | None) -> Tensor:
@@ -227,40 +227,46 @@ class ClientStack:
         self.descent = StackedDescent(job.rule, job.lr)
         if job.measures_dispersion:
             self.descent.squared_gradients = torch.zeros(len(job.plans), device=job.device)
-        parameters = job.initial[: job.trainable]
+        initial_values = job.initial[: job.trainable]
         self.buffers = job.initial[job.trainable :]
-        n_moments = job.rule.moments
-        self.slots = [self._make_slot(parameter, n_moments) for parameter in parameters]
+        n_moments = job.rule.n_moments
+        self.parameters = [self._stacked_parameter(value, n_moments) for value in initial_values]
         self.earlier_steps = [0] * len(job.plans)  # Adam's, of each client
         if job.states is not None:
-            remembered = optimiser.unpack_moments(job.states, parameters, n_moments)
-            for slot, moments in zip(self.slots, remembered, strict=True):
-                slot.moments = moments
+            remembered = optimiser.unpack_moments(job.states, initial_values, n_moments)
+            for parameter, moments in zip(self.parameters, remembered, strict=True):
+                parameter.moments = moments
             if job.rule.optimizer == "adam":
                 self.earlier_steps = job.states[:, -1].int().tolist()
 
-    def _make_slot(self, parameter: Tensor, n_moments: int) -> Slot:
-        value = parameter.clone(memory_format=torch.contiguous_format)
-        slot = Slot(value=value, anchor=parameter, moments=[torch.zeros_like(value) for _ in range(n_moments)])
+    def _stacked_parameter(self, initial_value: Tensor, n_moments: int) -> StackedParameter:
+        value = initial_value.clone(memory_format=torch.contiguous_format)
+        gradient_sum = None
         if self.descent.squared_gradients is not None:
-            slot.gradient_sum = torch.zeros_like(value)
-        return slot
+            gradient_sum = torch.zeros_like(value)
+        return StackedParameter(
+            value=value,
+            anchor=initial_value,
+            moments=[torch.zeros_like(value) for _ in range(n_moments)],
+            gradient_sum=gradient_sum,
+        )
 
-    def prepare_adam_factors(self, n_steps: int) -> None:
-        """Compute Adam's factors of all steps, for each client by the steps that it remembers."""
+    def prepare_adam_corrections(self, n_steps: int) -> None:
+        """Compute Adam's corrections of all steps, for each client by the steps that it remembers."""
         if self.descent.rule.optimizer != "adam":
             return
-        factors = [
+        corrections = [
             [optimiser.adam_corrections(earlier + step + 1, self.descent.lr) for earlier in self.earlier_steps]
             for step in range(n_steps)
         ]
-        by_factor = torch.tensor(factors, dtype=torch.float32).permute(0, 2, 1).contiguous()
-        self._adam_factors = [(rate, root) for rate, root in by_factor.to(self.job.device).unbind()]
+        by_kind = torch.tensor(corrections, dtype=torch.float32).permute(0, 2, 1).contiguous()
+        by_step = by_kind.to(self.job.device).unbind()
+        self._adam_corrections = [(step_size, bias_correction2_sqrt) for step_size, bias_correction2_sqrt in by_step]
 
-    def set_adam_factors(self, step: int) -> None:
-        """Set Adam's factors of a step."""
+    def set_adam_corrections(self, step: int) -> None:
+        """Set Adam's corrections of a step."""
         if self.descent.rule.optimizer == "adam":
-            self.descent.factors = self._adam_factors[step]
+            self.descent.adam_corrections = self._adam_corrections[step]
 
     def result(self, loss_sums: Tensor, squared_losses: Tensor | None) -> StackResult:
         """Return what the training gave, from the sums of the batch losses (k,) and mean squared losses (k, steps)."""
@@ -283,14 +289,14 @@ class ClientStack:
         adam_steps = None
         if self.descent.rule.optimizer == "adam":
             adam_steps = steps + torch.tensor(self.earlier_steps, dtype=torch.float32, device=steps.device)
-        return optimiser.pack_states([slot.moments for slot in self.slots], adam_steps)
+        return optimiser.pack_states([parameter.moments for parameter in self.parameters], adam_steps)
 
     def _updates(self) -> Tensor:
         """Return what each client changed (k, P); buffers stay as they are."""
-        values = [as_rows(slot.value) for slot in self.slots]
-        anchors = [as_rows(slot.anchor) for slot in self.slots]
+        values = [flatten_rows(parameter.value) for parameter in self.parameters]
+        anchors = [flatten_rows(parameter.anchor) for parameter in self.parameters]
         sizes = [value.size(1) for value in values]
-        n_unchanged = sum(as_rows(buffer).size(1) for buffer in self.buffers)
+        n_unchanged = sum(flatten_rows(buffer).size(1) for buffer in self.buffers)
         updates = values[0].new_empty(len(values[0]), sum(sizes) + n_unchanged)
         *changed, unchanged = updates.split([*sizes, n_unchanged], 1)
         for columns, value, anchor in zip(changed, values, anchors, strict=True):
@@ -299,10 +305,13 @@ class ClientStack:
         return updates
 
     def _dispersion(self, steps: Tensor) -> Tensor | None:
-        """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,), 0 for a single step; None where it is not measured."""
+        """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,), 0 for a single step; None where it is not measured.
+
+        The squares are added up in float32, and in float64 by the sequential engine: the last digits differ.
+        """
         if self.descent.squared_gradients is None:
             return None
-        gradient_sums = [slot.gradient_sum for slot in self.slots if slot.gradient_sum is not None]
-        square_of_sum = sum(as_rows(gradient_sum).square().sum(1) for gradient_sum in gradient_sums)
+        gradient_sums = [parameter.gradient_sum for parameter in self.parameters if parameter.gradient_sum is not None]
+        square_of_sum = sum(flatten_rows(gradient_sum).square().sum(1) for gradient_sum in gradient_sums)
         excess = (self.descent.squared_gradients - square_of_sum / steps).clamp_min(0)
         return (excess / (steps - 1).clamp_min(1)).sqrt()

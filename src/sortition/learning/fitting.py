@@ -128,20 +128,20 @@ def check_objective(learner: Learner, objective: Objective) -> None:
 
 def _check_loss(objective: Objective, model: nn.Module, x: ModelInputs, targets: Tensor, learner: Learner) -> Tensor:
     """Return the outputs of a few examples, after a trial of the loss on them."""
-    rule = "a function (outputs, targets) that returns one number, differentiable, finite and ≥ 0"
+    requirement = "a function (outputs, targets) that returns one number, differentiable, finite and ≥ 0"
     if objective.is_computed_by_model:
-        rule = "of a model that takes labels=… and returns an object with .loss and .logits"
+        requirement = "of a model that takes labels=… and returns an object with .loss and .logits"
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="Using a target size")
             loss, outputs = objective.batch_loss(model, x, targets)
             fault = _loss_fault(loss, model)
-            if not fault and objective.has_own_loss:
+            if not fault and objective.has_user_loss:
                 fault = _broadcast_fault(objective, loss, outputs, targets)
     except Exception as error:  # a user's function can raise anything
         fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if fault:
-        raise bad(f"task.loss {objective.loss_name!r}", rule, fault, _what_a_loss_gets(learner))
+        raise bad(f"task.loss {objective.loss_name!r}", requirement, fault, _what_a_loss_gets(learner))
     return outputs
 
 

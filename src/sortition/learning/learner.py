@@ -34,7 +34,7 @@ PARTS = ("all", "first", "last")  # of a training: all mini-batches, those of th
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedCohort:
+class CohortTrainingResult:
     """What the local training of a cohort of k clients gave, one row per client.
 
     Attributes:
@@ -106,7 +106,7 @@ class DrawnCohort:
     dropout_sources: Sequence[np.random.BitGenerator] | None
     layer_seeds: Sequence[int]
     batches_per_epoch: Sequence[int]
-    trained: TrainedCohort
+    trained: CohortTrainingResult
 
     @property
     def measures_dispersion(self) -> bool:
@@ -152,8 +152,9 @@ class DrawnCohort:
             trained.dispersion[positions] = measured["dispersion"]
         if trained.states is not None:
             trained.states[positions] = measured["states"]
-        for position, squared_losses in zip(positions, measured.get("squared_losses", ()), strict=False):
-            self._store_rms_losses(position, squared_losses[: self.plans[position].steps])
+        if "squared_losses" in measured:
+            for position, squared_losses in zip(positions, measured["squared_losses"], strict=True):
+                self._store_rms_losses(position, squared_losses[: self.plans[position].steps])
 
     def _store_rms_losses(self, position: int, squared_losses: Vector) -> None:
         """Store a client's root mean squares, from the mean squared loss of each of its batches (steps,)."""
@@ -301,14 +302,14 @@ class Learner:
     @property
     def has_convolutions(self) -> bool:
         """Tell whether the model's forward pass contains convolutions."""
-        return self.engine_choice.work.has_convolutions
+        return self.engine_choice.example_cost.has_convolutions
 
     @property
     def multiplications(self) -> int:
         """Return the multiplications of an example's forward pass: they say how many runs' cohorts share a stack."""
         if self.is_stacked:
             return self.layout.size
-        return max(self.engine_choice.work.multiplications, self.layout.size)
+        return max(self.engine_choice.example_cost.multiplications, self.layout.size)
 
     @property
     def clients_per_stack(self) -> int:
@@ -317,7 +318,7 @@ class Learner:
 
     def train(
         self, params: Vector, examples_by_client: Sequence[Ids], ids: Ids, **options: Unpack[CohortOptions]
-    ) -> TrainedCohort:
+    ) -> CohortTrainingResult:
         """Train clients ``ids`` (k,), each on its examples ``examples_by_client[i]``, from ``params`` (P,).
 
         A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
@@ -345,14 +346,14 @@ class Learner:
         layer_seeds: list[int] = []
         if engine == "sequential":
             layer_seeds = [_layer_seed(seed, purpose, t, int(client)) for client in ids]
-        trained = TrainedCohort(
+        trained = CohortTrainingResult(
             deltas=empty_rows(k, self.layout.size, self.device),
             losses=np.empty(k, np.float32),
             steps=np.array([plan.steps for plan in plans], np.int64),
             examples=np.array([plan.examples for plan in plans], np.int64),
             dispersion=np.empty(k, np.float32) if options.get("dispersion") else None,
             rms_losses=np.empty((k, len(PARTS)), np.float32) if options.get("rms_losses") else None,
-            states=self._states_before(rule, k, options.get("states")),
+            states=self._initial_states(rule, k, options.get("states")),
         )
         return DrawnCohort(
             learner=self,
@@ -367,7 +368,7 @@ class Learner:
             trained=trained,
         )
 
-    def _states_before(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:
+    def _initial_states(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:
         """Return what the optimiser remembers of k clients (k, S) before they train, as a copy to be overwritten."""
         if not rule.keep_state:
             return None
@@ -375,7 +376,7 @@ class Learner:
             return np.array(states, np.float32)
         return np.zeros((k, optimiser.state_size(rule, self.layout.weights)), np.float32)
 
-    def train_cohort(self, cohort: DrawnCohort) -> TrainedCohort:
+    def train_cohort(self, cohort: DrawnCohort) -> CohortTrainingResult:
         """Train a cohort by itself."""
         cohort.store(self._train_in_parts(cohort))
         return cohort.trained

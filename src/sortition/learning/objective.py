@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from sortition.core.errors import InputError, bad
 from sortition.core.import_policy import import_named
 from sortition.core.validation import check_parameters
-from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, NO_LABELS, TaskRule
+from sortition.learning.task import COMPUTED_BY_MODEL, CROSS_ENTROPY, NO_LABELS, TaskRule
 
 ModelInputs: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
-OnTensors = Callable[[Tensor, Tensor], Any]  # (outputs, targets) → a number, or a tensor of one
+LossFunction = Callable[[Tensor, Tensor], Any]  # (outputs, targets) → a number, or a tensor of one
 IGNORED_LABEL = -100  # a label of a sequence that counts for nothing, as in PyTorch
 
 
@@ -59,25 +59,25 @@ class Objective:
 
     def __init__(self, rule: TaskRule) -> None:
         self.rule = rule
-        self._own_loss: OnTensors | None = None
-        self._own_metric: OnTensors | None = None
+        self._user_loss: LossFunction | None = None
+        self._user_metric: LossFunction | None = None
         if ":" in rule.loss:
-            self._own_loss = _imported_function(rule.loss, "task.loss")
+            self._user_loss = _imported_function(rule.loss, "task.loss")
         if ":" in rule.metric:
-            self._own_metric = _imported_function(rule.metric, "task.metric")
+            self._user_metric = _imported_function(rule.metric, "task.metric")
         self._uses_vmap = False
 
     @classmethod
-    def of_function(cls, loss: OnTensors) -> Objective:
+    def of_function(cls, loss: LossFunction) -> Objective:
         """Make an objective of a loss that is at hand, judged by that loss."""
         objective = cls(TaskRule(metric="loss"))
-        objective._own_loss = loss
+        objective._user_loss = loss
         return objective
 
     @property
     def is_cross_entropy(self) -> bool:
         """Tell whether the loss is cross-entropy."""
-        return self._own_loss is None and self.rule.loss == CROSS_ENTROPY
+        return self._user_loss is None and self.rule.loss == CROSS_ENTROPY
 
     def is_by_label(self, targets: Tensor) -> bool:
         """Tell whether the loss is the cross-entropy of one label an example."""
@@ -91,34 +91,34 @@ class Objective:
     # -- losses ------------------------------------------------------------------------------------------------------
 
     @property
-    def has_own_loss(self) -> bool:
+    def has_user_loss(self) -> bool:
         """Tell whether the loss is a user's function."""
-        return self._own_loss is not None
+        return self._user_loss is not None
 
     @property
     def loss_name(self) -> str:
         """Return what messages call the loss: its name, or that of the user's function."""
-        if self._own_loss is None:
+        if self._user_loss is None:
             return self.rule.loss
-        return str(getattr(self._own_loss, "__name__", type(self._own_loss).__name__))
+        return str(getattr(self._user_loss, "__name__", type(self._user_loss).__name__))
 
     @property
     def is_computed_by_model(self) -> bool:
         """Tell whether the model computes its loss itself."""
-        return self._own_loss is None and self.rule.loss == MODELS_OWN
+        return self._user_loss is None and self.rule.loss == COMPUTED_BY_MODEL
 
     def batch_loss(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of a batch, with its gradient, and the outputs."""
+        """Return the mean loss of a batch, which can be differentiated, and the outputs."""
         if self.is_computed_by_model:
             return _loss_by_model(model, x, targets)
         outputs = outputs_of(model, x)
-        loss_of = self._own_loss or BATCH_LOSSES[self.rule.loss]
+        loss_of = self._user_loss or BATCH_LOSSES[self.rule.loss]
         return loss_of(outputs, targets), outputs
 
     @property
     def is_weighable(self) -> bool:
         """Tell whether :meth:`weighted_batch_loss` can compute the loss: it has a name, and is a mean over examples."""
-        return self._own_loss is None and not self.is_computed_by_model
+        return self._user_loss is None and not self.is_computed_by_model
 
     def weighted_batch_loss(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the mean loss of those rows of a batch whose weight (B,) is 1 / |rows|; that of the others is 0."""
@@ -137,10 +137,10 @@ class Objective:
 
     def example_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example (B,) from its outputs; a model's own loss is not one of these."""
-        if self._own_loss is None:
+        if self._user_loss is None:
             if self.is_computed_by_model:
-                rule = "other than 'model' where a method asks for the losses of single examples while training"
-                raise bad("task.loss", rule, self.rule.loss)
+                requirement = "other than 'model' where a method asks for the losses of single examples while training"
+                raise bad("task.loss", requirement, self.rule.loss)
             return EXAMPLE_LOSSES[self.rule.loss](outputs, targets)
         if self._uses_vmap:
             return self._losses_with_vmap(outputs, targets)
@@ -148,7 +148,7 @@ class Objective:
 
     def try_vmap(self, outputs: Tensor, targets: Tensor) -> None:
         """Find out, on a few examples, whether vmap can compute a user's loss for many examples at once."""
-        if self._own_loss is None:
+        if self._user_loss is None:
             return
         one_by_one = self._losses_one_by_one(outputs, targets)
         try:
@@ -168,16 +168,16 @@ class Objective:
 
     def _loss_of_one(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of a batch of one."""
-        if self._own_loss is None:
+        if self._user_loss is None:
             raise bad("task.loss", "a function of one's own", self.rule.loss)
-        loss: Tensor = self._own_loss(outputs[None], targets[None])
+        loss: Tensor = self._user_loss(outputs[None], targets[None])
         return loss
 
     # -- the metric --------------------------------------------------------------------------------------------------
 
     def metric(self, outputs: Tensor, targets: Tensor) -> float:
         """Return the metric of a set of examples; not of the metric ``loss``, which is a mean of losses."""
-        function = self._own_metric or METRIC_FUNCTIONS[self.rule.metric]
+        function = self._user_metric or METRIC_FUNCTIONS[self.rule.metric]
         value = function(outputs, targets)
         try:
             return float(value)
@@ -185,13 +185,15 @@ class Objective:
             raise bad("task.metric", "a function that returns one number", f"a {type(value).__name__}") from None
 
 
-def _imported_function(path: str, who: str) -> OnTensors:
+def _imported_function(path: str, subject: str) -> LossFunction:
     """Return the user's function behind an import path."""
-    function = import_named(path, who)
+    function = import_named(path, subject)
     if isinstance(function, type) or not callable(function):
-        raise bad(who, "a function (outputs, targets)", f"a {type(function).__name__}", "Give an instance of a class.")
-    check_parameters(function, ("outputs", "targets"), who)
-    checked: OnTensors = function
+        raise bad(
+            subject, "a function (outputs, targets)", f"a {type(function).__name__}", "Give an instance of a class."
+        )
+    check_parameters(function, ("outputs", "targets"), subject)
+    checked: LossFunction = function
     return checked
 
 
@@ -279,13 +281,13 @@ def _example_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:
     return losses.sum(dim=1) / n_labels
 
 
-BATCH_LOSSES: dict[str, OnTensors] = {
+BATCH_LOSSES: dict[str, LossFunction] = {
     CROSS_ENTROPY: _batch_cross_entropy,
     "bce": lambda outputs, targets: _binary_cross_entropies(outputs, targets).mean(),
     "mse": lambda outputs, targets: _squared_errors(outputs, targets).mean(),
     "mae": lambda outputs, targets: _absolute_errors(outputs, targets).mean(),
 }
-EXAMPLE_LOSSES: dict[str, OnTensors] = {
+EXAMPLE_LOSSES: dict[str, LossFunction] = {
     CROSS_ENTROPY: _example_cross_entropies,
     "bce": lambda outputs, targets: _example_means(_binary_cross_entropies(outputs, targets)),
     "mse": lambda outputs, targets: _example_means(_squared_errors(outputs, targets)),
@@ -342,7 +344,7 @@ def _r2(outputs: Tensor, targets: Tensor) -> float:
     return float(torch.where(is_constant, exact, scores).mean())
 
 
-METRIC_FUNCTIONS: dict[str, OnTensors] = {
+METRIC_FUNCTIONS: dict[str, LossFunction] = {
     "accuracy": _accuracy,
     "f1": _f1,
     "mse": _mse,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sortition.learning.rule import LocalRule
-from sortition.learning.vector import as_rows
+from sortition.learning.vector import flatten_rows
 
 BETA1 = 0.9
 BETA2 = 0.999
@@ -22,7 +22,7 @@ EPSILON = 1e-8
 
 def state_size(rule: LocalRule, weights: int) -> int:
     """Return S for a model with so many weights; 0 for an optimiser that remembers nothing."""
-    return rule.moments * weights + int(rule.optimizer == "adam")
+    return rule.n_moments * weights + int(rule.optimizer == "adam")
 
 
 def unpack_moments(states: Tensor, parameters: Sequence[Tensor], n_moments: int) -> list[list[Tensor]]:
@@ -38,30 +38,36 @@ def unpack_moments(states: Tensor, parameters: Sequence[Tensor], n_moments: int)
 
 def pack_states(moments: Sequence[Sequence[Tensor]], steps: Tensor | None) -> Tensor:
     """Return rows (k, S) from the moments of each parameter; ``steps`` (k,) are Adam's."""
-    columns = [as_rows(moment) for moments_of_kind in zip(*moments, strict=True) for moment in moments_of_kind]
+    columns = [flatten_rows(moment) for moments_of_kind in zip(*moments, strict=True) for moment in moments_of_kind]
     if steps is not None:
         columns.append(steps[:, None])
     return torch.cat(columns, 1)
 
 
 def adam_corrections(step: int, lr: float) -> tuple[float, float]:
-    """Return Adam's rate lr / (1 − β₁ⁿ) and the root of 1 − β₂ⁿ in its n-th step."""
+    """Return the step size lr / (1 − β₁ⁿ) of Adam's n-th step, and the root of the second correction 1 − β₂ⁿ."""
     return lr / (1 - BETA1**step), (1 - BETA2**step) ** 0.5
 
 
 def adam_step(
-    value: Tensor, gradient: Tensor, first: Tensor, second: Tensor, rate: float | Tensor, root: float | Tensor
+    value: Tensor,
+    gradient: Tensor,
+    first_moment: Tensor,
+    second_moment: Tensor,
+    step_size: float | Tensor,
+    bias_correction2_sqrt: float | Tensor,
 ) -> None:
     """Take one step of Adam, in place.
 
     Args:
         value: the parameter.
         gradient: of the loss.
-        first: moment, the running mean of the gradient.
-        second: moment, the running mean of its square.
-        rate: of :func:`adam_corrections`.
-        root: of :func:`adam_corrections`.
+        first_moment: the running mean of the gradient.
+        second_moment: the running mean of its square.
+        step_size: of :func:`adam_corrections`.
+        bias_correction2_sqrt: of :func:`adam_corrections`.
     """
-    first.mul_(BETA1).add_(gradient, alpha=1 - BETA1)
-    second.mul_(BETA2).add_(gradient.square(), alpha=1 - BETA2)
-    value.sub_((first * rate).div_(second.sqrt().div_(root).add_(EPSILON)))
+    first_moment.mul_(BETA1).add_(gradient, alpha=1 - BETA1)
+    second_moment.mul_(BETA2).add_(gradient.square(), alpha=1 - BETA2)
+    denominator = second_moment.sqrt().div_(bias_correction2_sqrt).add_(EPSILON)
+    value.sub_((first_moment * step_size).div_(denominator))

@@ -76,7 +76,7 @@ class LocalRule:
         if self.optimizer == "adam" and self.momentum:
             raise bad("LocalRule.momentum", "0 with optimizer = 'adam'", self.momentum, "Adam has its own.")
         self._check(("keep_state",), "true or false", lambda value: isinstance(value, bool))
-        if self.keep_state and self.moments == 0:
+        if self.keep_state and self.n_moments == 0:
             hint = "Give momentum, or optimizer = 'adam'."
             raise bad("LocalRule.keep_state", "false where the optimizer has no state", True, hint)
 
@@ -86,11 +86,16 @@ class LocalRule:
                 raise bad(f"LocalRule.{name}", rule, value)
 
     @property
-    def moments(self) -> int:
+    def n_moments(self) -> int:
         """Return how many numbers the optimizer remembers of each weight: none, a velocity, or Adam's two."""
         if self.optimizer == "adam":
             return 2
         return 1 if self.momentum > 0 else 0
+
+    @property
+    def decay_coefficient(self) -> float:
+        """Return the factor of the weights in the gradient: of the weight decay, and of the proximal term."""
+        return self.weight_decay + self.proximal
 
     def lr_at(self, t: int) -> float:
         """Return the learning rate of round t."""

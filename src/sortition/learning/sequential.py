@@ -94,7 +94,7 @@ class SequentialTrainer:
         return local_params, loss_sum, descent.dispersion(plan.steps)
 
     def _forward(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss of a batch, with its gradient, and the outputs."""
+        """Return the mean loss of a batch, which can be differentiated, and the outputs."""
         x = self.examples.take(batch)
         with forward_precision(batch.device, self.precision):
             if self.objective is not None:
@@ -127,7 +127,7 @@ class SequentialDescent:
         self.anchor: list[Tensor] | None = None
         if rule.proximal:
             self.anchor = [value.clone() for value in self.values]
-        self.moments = [[torch.zeros_like(value) for _ in range(rule.moments)] for value in self.values]
+        self.moments = [[torch.zeros_like(value) for _ in range(rule.n_moments)] for value in self.values]
         self.adam_steps = 0  # over all participations that Adam remembers
         if state is not None:
             self._restore_state(state)
@@ -147,9 +147,8 @@ class SequentialDescent:
         if self.gradient_sum is not None:
             torch._foreach_add_([self.gradient_sum[i] for i in trained], directions)
             self.squared_gradients += _squared_norm(directions)
-        pull = rule.weight_decay + rule.proximal
-        if pull:
-            torch._foreach_add_(directions, values, alpha=pull)
+        if rule.decay_coefficient:
+            torch._foreach_add_(directions, values, alpha=rule.decay_coefficient)
         if self.anchor is not None:
             torch._foreach_add_(directions, [self.anchor[i] for i in trained], alpha=-rule.proximal)
         if rule.optimizer == "adam":
@@ -166,14 +165,21 @@ class SequentialDescent:
         self, values: Sequence[Tensor], gradients: Sequence[Tensor], moments: Sequence[Sequence[Tensor]]
     ) -> None:
         self.adam_steps += 1
-        rate, root = optimiser.adam_corrections(self.adam_steps, self.lr)
-        for value, gradient, (first, second) in zip(values, gradients, moments, strict=True):
-            optimiser.adam_step(value, gradient, first, second, rate=rate, root=root)
+        step_size, bias_correction2_sqrt = optimiser.adam_corrections(self.adam_steps, self.lr)
+        for value, gradient, (first_moment, second_moment) in zip(values, gradients, moments, strict=True):
+            optimiser.adam_step(
+                value,
+                gradient,
+                first_moment,
+                second_moment,
+                step_size=step_size,
+                bias_correction2_sqrt=bias_correction2_sqrt,
+            )
 
     def _restore_state(self, state: Tensor) -> None:
         """Begin with what the optimiser remembers (S,)."""
         stack_of_one = [value[None] for value in self.values]
-        moments = optimiser.unpack_moments(state[None], stack_of_one, self.rule.moments)
+        moments = optimiser.unpack_moments(state[None], stack_of_one, self.rule.n_moments)
         self.moments = [[moment[0] for moment in moments_of_parameter] for moments_of_parameter in moments]
         if self.rule.optimizer == "adam":
             self.adam_steps = int(state[-1])

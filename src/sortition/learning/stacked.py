@@ -19,7 +19,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.learning import dropout
 from sortition.learning.batches import BatchPlan, pad_plans
-from sortition.learning.client_stack import ClientStack, Slot, StackJob, StackResult
+from sortition.learning.client_stack import ClientStack, StackedParameter, StackJob, StackResult
 from sortition.learning.examples import Examples, first_rows
 
 FORWARD = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_, nn.Sigmoid: torch.sigmoid_}
@@ -158,19 +158,19 @@ class BatchLosses:
 class ActiveLayer:
     """One layer of the first k clients; its views are made once for all steps in which these clients train."""
 
-    def __init__(self, layer: nn.Module, slots: Iterator[Slot], count: int) -> None:
+    def __init__(self, layer: nn.Module, parameters: Iterator[StackedParameter], count: int) -> None:
         self.is_linear = isinstance(layer, nn.Linear)
         self.dropout_rate: float | None = None
         if isinstance(layer, nn.Dropout):
             self.dropout_rate = layer.p
         self.forward = FORWARD.get(type(layer))
         self.backward = BACKWARD.get(type(layer))
-        self.bias: Slot | None = None
+        self.bias: StackedParameter | None = None
         if self.is_linear:
-            self.weight = next(slots).of_first_clients(count)
+            self.weight = next(parameters).of_first_clients(count)
             self.transposed_weight = self.weight.value.transpose(1, 2)
             if layer.bias is not None:
-                self.bias = next(slots).of_first_clients(count)
+                self.bias = next(parameters).of_first_clients(count)
                 self.bias_column = self.bias.value.unsqueeze(2)
 
     def product(self, activations: Tensor) -> Tensor:
@@ -192,8 +192,8 @@ class Stack(ClientStack):
     def _layers_of_first_clients(self, count: int) -> list[ActiveLayer]:
         """Return the layers of the first clients, made anew when some have finished."""
         if count != self._active_clients:
-            slots = iter(self.slots)
-            self._active_layers = [ActiveLayer(layer, slots, count) for layer in self.layers]
+            parameters = iter(self.parameters)
+            self._active_layers = [ActiveLayer(layer, parameters, count) for layer in self.layers]
             self._active_clients = count
         return self._active_layers
 
@@ -209,7 +209,7 @@ class Stack(ClientStack):
         layers = self._layers_of_first_clients(x.size(0))
         activations = x.transpose(1, 2)
         words_by_layer = iter(dropout_words)
-        self.set_adam_factors(step)
+        self.set_adam_corrections(step)
         saved = list[Tensor]()  # what each layer's backward pass needs: its input, its mask, or its output
         for layer in layers:
             if layer.is_linear:
@@ -262,7 +262,7 @@ def _take_all_steps(stack: Stack, job: StackJob) -> BatchLosses:
         raise bad("engine", "'auto', 'vmapped' or 'sequential' for examples of several arrays", "stacked")
     device = job.device
     index, weights, active = pad_plans(job.plans)
-    stack.prepare_adam_factors(len(index))
+    stack.prepare_adam_corrections(len(index))
     words_by_step: list[tuple[Tensor, ...]] = [()] * len(index)
     if job.dropout_sources:
         tables = draw_dropout_words(stack.layers, job.plans, job.dropout_sources, index.shape)

@@ -13,13 +13,13 @@ from sortition.core.errors import InputError, bad, unknown
 from sortition.core.validation import refuse_unknown_keys
 
 CROSS_ENTROPY = "cross-entropy"
-MODELS_OWN = "model"
+COMPUTED_BY_MODEL = "model"
 LOSSES = {  # the losses by name, and the metric of a task that names none
     CROSS_ENTROPY: "accuracy",
     "bce": "f1",
     "mse": "loss",
     "mae": "loss",
-    MODELS_OWN: "loss",
+    COMPUTED_BY_MODEL: "loss",
 }
 METRICS = {  # the metrics by name, and whether more is better
     "loss": False,
@@ -75,8 +75,8 @@ class TaskRule:
             raise InputError(f"{NO_LABELS}; got loss = {self.loss!r}, whose targets are numbers. {hint}")
         known_direction = METRICS[self.metric]
         if self.higher_is_better not in (None, known_direction):
-            rule = f"{str(known_direction).lower()} or left out for the metric {self.metric!r}"
-            raise bad("task.higher_is_better", rule, self.higher_is_better)
+            requirement = f"{str(known_direction).lower()} or left out for the metric {self.metric!r}"
+            raise bad("task.higher_is_better", requirement, self.higher_is_better)
         if self.metric_name not in ("", self.metric):
             raise bad("task.metric_name", f"left out for the metric {self.metric!r}", self.metric_name)
         object.__setattr__(self, "higher_is_better", known_direction)
@@ -89,8 +89,8 @@ class TaskRule:
         if not self.metric_name:
             object.__setattr__(self, "metric_name", self.metric.rpartition(":")[2])
         if self.metric_name in METRICS or not METRIC_NAME.fullmatch(self.metric_name):
-            rule = f"a short name of letters, digits and _ other than {', '.join(METRICS)}"
-            raise bad("task.metric_name", rule, self.metric_name)
+            requirement = f"a short name of letters, digits and _ other than {', '.join(METRICS)}"
+            raise bad("task.metric_name", requirement, self.metric_name)
 
     @property
     def wants_numbers(self) -> bool:

@@ -21,7 +21,7 @@ MOST_SHARED_WORK = 1 << 20  # multiplications of a step beyond which a cohort fi
 MOST_STACKED_PARAMETERS = 1 << 20  # parameters of a stack of several cohorts at most: so it stays in the cache
 
 
-class Member(NamedTuple):
+class StackedClient(NamedTuple):
     """A client of one of several cohorts: the position of the cohort, and of the client in it."""
 
     cohort: int
@@ -84,7 +84,9 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     first = cohorts[0]
     learner = first.learner
     members = [
-        Member(position, client) for position, cohort in enumerate(cohorts) for client in range(len(cohort.plans))
+        StackedClient(position, client)
+        for position, cohort in enumerate(cohorts)
+        for client in range(len(cohort.plans))
     ]
     members.sort(key=lambda member: -cohorts[member.cohort].plans[member.client].steps)
     cohort_of_row = np.array([member.cohort for member in members])
@@ -105,7 +107,7 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
         cohort.store([(clients, result.of_rows(torch.as_tensor(rows, device=learner.device)))])
 
 
-def _joined_states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:
+def _joined_states(cohorts: Sequence[DrawnCohort], members: Sequence[StackedClient]) -> Tensor | None:
     """Return what the optimiser remembers of all members (k, S); None where it starts anew."""
     states = [cohorts[member.cohort].states_of([member.client]) for member in members]
     remembered = [state for state in states if state is not None]

@@ -85,7 +85,7 @@ def put_on_device(array: npt.ArrayLike, kind: type, device: torch.device) -> tor
         return torch.as_tensor(np.ascontiguousarray(array, dtype=kind), device=device)
 
 
-def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+def flatten_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Return what belongs to k clients (k, …) as (k, numbers); one number of each is a column."""
     return tensor.reshape(len(tensor), -1)
 

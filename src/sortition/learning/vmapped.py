@@ -264,20 +264,22 @@ class MappedStack(ClientStack):
         if count == self._active_clients:
             return
         self._active_clients = count
-        self._active_slots = [slot.of_first_clients(count) for slot in self.slots]
-        self._parameters = [slot.value.detach().requires_grad_() for slot in self._active_slots]
+        self._active_parameters = [parameter.of_first_clients(count) for parameter in self.parameters]
+        self._differentiable_values = [
+            parameter.value.detach().requires_grad_() for parameter in self._active_parameters
+        ]
         self._active_buffers = [first_rows(buffer, count) for buffer in self.buffers]
 
     def take_step(self, step: int, batch: StackedBatch, *, measures_squared_losses: bool) -> tuple[Tensor, Tensor]:
         """Train the first clients on one batch each; return mean and mean squared losses of their batches."""
         self._choose_clients(len(batch.weights))
-        self.set_adam_factors(step)
-        tensors = [*self._parameters, *self._active_buffers]
+        self.set_adam_corrections(step)
+        tensors = [*self._differentiable_values, *self._active_buffers]
         losses, squared_losses = self.mapped.losses(tensors, batch, measures_squared_losses=measures_squared_losses)
-        gradients = torch.autograd.grad(losses.sum(), self._parameters)
+        gradients = torch.autograd.grad(losses.sum(), self._differentiable_values)
         with torch.no_grad():
-            for slot, gradient in zip(self._active_slots, gradients, strict=True):
-                self.descent.descend(slot, gradient, None)
+            for parameter, gradient in zip(self._active_parameters, gradients, strict=True):
+                self.descent.descend(parameter, gradient, None)
         return losses.detach(), squared_losses
 
 
@@ -297,7 +299,7 @@ def _take_all_steps(stack: MappedStack, job: StackJob) -> tuple[Tensor, Tensor]:
     device = job.device
     index, weights, active = pad_plans(job.plans)
     n_steps, n_clients, n_rows = index.shape
-    stack.prepare_adam_factors(n_steps)
+    stack.prepare_adam_corrections(n_steps)
     indices = torch.as_tensor(index, device=device).unbind()
     weights_by_step = torch.as_tensor(weights, device=device).unbind()
     masks_by_step = draw_masks(

@@ -78,7 +78,7 @@ class Preset:
         """Plan the runs, cut by ``--set`` options; none where there is no study."""
         if self.study is None:
             return StudyPlan(self.paper.title, ())
-        return plan(self.study, sets, who=self.name)
+        return plan(self.study, sets, subject=self.name)
 
 
 def preset_names() -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
+import numpy.typing as npt
 
 from sortition.core import arrays
 from sortition.core.arrays import Array, Floats, jain_index
@@ -36,7 +37,7 @@ class TargetOptions(TypedDict, total=False):
     Attributes:
         accuracy: the test accuracy, a share.
         loss: the test loss, in place of an accuracy.
-        smooth: how many rounds are averaged.
+        smooth: the mean of the evaluations in the last so many rounds must reach it.
     """
 
     accuracy: float | None
@@ -61,14 +62,18 @@ def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
 
 def first_crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
     """Return the first round at which the (smoothed) curve reaches the target; None if it never does."""
-    rounds, curve = smoothed(rounds, values, smooth)
-    if higher:
-        reached = rounds[curve >= target]
-    else:
-        reached = rounds[curve <= target]
+    rounds, means = smoothed(rounds, values, smooth)
+    reached = rounds[meets_target(means, target, higher=higher)]
     if not reached.size:
         return None
     return int(reached[0])
+
+
+def meets_target(means: Floats, target: float, *, higher: bool) -> npt.NDArray[np.bool_]:
+    """Return which means are as good as the target, or better; NaN is not."""
+    if higher:
+        return means >= target
+    return means <= target
 
 
 def rounds_to_target(

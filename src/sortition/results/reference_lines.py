@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-REFERENCES = ("centralised", "local-only")
+CENTRALISED = "centralised"
+LOCAL_ONLY = "local-only"
+REFERENCES = (CENTRALISED, LOCAL_ONLY)

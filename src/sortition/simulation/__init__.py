@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from sortition.simulation.faults import FaultDraws, Faults
     from sortition.simulation.setup import Setup
     from sortition.simulation.simulation import Simulation, run, start
-    from sortition.simulation.world import TrainedCohort, World
+    from sortition.simulation.world import CohortReturn, World
 
 __all__ = [
     "Attacks",
+    "CohortReturn",
     "Devices",
     "FaultDraws",
     "Faults",
     "Habits",
     "Setup",
     "Simulation",
-    "TrainedCohort",
     "World",
     "run",
     "start",
@@ -42,7 +42,7 @@ __getattr__ = exports(
         "Habits": "sortition.simulation.batteries",
         "Setup": "sortition.simulation.setup",
         "Simulation": "sortition.simulation.simulation",
-        "TrainedCohort": "sortition.simulation.world",
+        "CohortReturn": "sortition.simulation.world",
         "World": "sortition.simulation.world",
         "run": "sortition.simulation.simulation",
         "start": "sortition.simulation.simulation",

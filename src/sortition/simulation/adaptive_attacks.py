@@ -44,7 +44,7 @@ class AdaptiveAdversaries(Adversaries):
 
     @property
     def _waits_for_majority(self) -> bool:
-        """Whether they are honest except in rounds in which they are the majority."""
+        """Tell whether they are honest except in rounds in which they are the majority."""
         return self.attacks.when == "chance"
 
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Adversaries:
 
     @property
     def owners(self) -> Ids | None:
-        """(N,) whose data each client holds, where many clients belong to one owner."""
+        """Return whose data each client holds (N,), where many clients belong to one owner."""
         if self.attacks.kind != "sybil":
             return None
         return np.where(self.mask, self.ids[0], np.arange(self.mask.size))

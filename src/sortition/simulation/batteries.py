@@ -116,7 +116,7 @@ class DailyLife:
         self._mornings: list[_Morning] = []
 
     def facts(self, clock: float) -> dict[str, Array]:
-        """(N,) each fact of all clients at a moment of the simulated clock, which begins at midnight of UTC."""
+        """Return each fact of all clients (N,) at a moment of the simulated clock, which begins at midnight of UTC."""
         if not clock <= MOST_YEARS * 365.25 * DAY * 3600:
             hint = "A device may be far too slow; a deadline ends rounds."
             raise bad("The simulated clock", f"at most {MOST_YEARS} years where habits are read", f"{clock:g} s", hint)
@@ -139,7 +139,7 @@ class DailyLife:
         return np.minimum(battery + hours / self.habits.charging_hours, 1.0)
 
     def _plugged_in_on(self, day: int) -> Array:
-        """(N,) whether each client charges in the night after this day."""
+        """Tell whether each client (N,) charges in the night after this day."""
         mask: Array = stream(self.seed, "plugged in", day).random(self.n_clients) < self.habits.plugged_in
         return mask
 
@@ -150,14 +150,14 @@ class DailyLife:
         return plugged_in
 
     def _battery_in_the_morning(self, day: Ids) -> Floats:
-        """(N,) the battery when the day of each client began; clients are at most one day apart from each other."""
+        """Return the battery (N,) when the day of each client began; clients are at most one day apart."""
         battery = np.zeros(self.n_clients)
         for number in np.unique(day).tolist():
             battery = np.where(day == number, self._morning(number).battery, battery)
         return battery
 
     def _morning(self, day: int) -> _Morning:
-        """The morning of a day; the last two are kept, since the clock does not go back."""
+        """Return the morning of a day; the last two are kept, since the clock does not go back."""
         if not self._mornings or self._mornings[0].day > day:
             first = stream(self.seed, "first batteries").uniform(0.5, 1.0, self.n_clients)
             self._mornings = [_Morning(0, first)]

@@ -18,6 +18,7 @@ import numpy as np
 from sortition.aggregation.clipping import clip_rows
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
+from sortition.core.cost import BYTES_PER_NUMBER
 from sortition.core.guards.answer_screening import row_norms
 from sortition.core.intake import UpdateVerdict
 from sortition.core.questions import Measure, Reading
@@ -25,10 +26,10 @@ from sortition.core.signals import Signal
 from sortition.learning.vector import Vector
 from sortition.simulation.devices import RoundEnd
 from sortition.simulation.faults import FATES
-from sortition.simulation.round_cache import Trainings
-from sortition.simulation.world import NUMBER, TrainedCohort, World
+from sortition.simulation.round_cache import PendingTrainings
+from sortition.simulation.world import CohortReturn, World
 
-LANES = (
+TRAFFIC_PURPOSES = (
     "model_down",
     "model_up",
     "questions_down",
@@ -54,7 +55,7 @@ class SentCohort:
 
     @property
     def started(self) -> Ids:
-        """The clients that began to train."""
+        """Return the clients that began to train."""
         return self.ids[self.fates != FATES.index("before")]
 
     def with_fate(self, fate: str) -> Ids:
@@ -106,23 +107,23 @@ class ScreenedTraining:
         updates: the updates that can be used.
     """
 
-    outcome: TrainedCohort
+    outcome: CohortReturn
     refused: Mapping[int, str]
     updates: SoundUpdates
 
     @cached_property
     def is_sound(self) -> Array:
-        """A mask (k,) of the rows whose updates can be used."""
+        """Return a mask (k,) of the rows whose updates can be used."""
         return np.isin(np.arange(self.outcome.ids.size), list(self.refused), invert=True)
 
     @cached_property
     def sound_ids(self) -> Ids:
-        """The clients whose updates can be used."""
+        """Return the clients whose updates can be used."""
         return self.outcome.ids[self.is_sound]
 
     @property
     def reasons(self) -> dict[int, str]:
-        """Why updates are refused, by client."""
+        """Return why updates are refused, by client."""
         return {int(self.outcome.ids[row]): reason for row, reason in sorted(self.refused.items())}
 
 
@@ -131,18 +132,18 @@ class Ledger:
     """What one round cost.
 
     Attributes:
-        size: how many numbers the model has.
+        n_parameters: how many numbers the model has.
         n_clients: how many clients there are.
-        bytes: traffic by purpose and direction (LANES).
+        bytes: traffic by purpose and direction (TRAFFIC_PURPOSES).
         passes: examples that clients computed on, by purpose; wasted ones are also counted by their purpose.
         steps: SGD steps.
         server_passes: examples of its own that the server computed on.
         uploads: updates that were sent, late ones included.
     """
 
-    size: int
+    n_parameters: int
     n_clients: int
-    bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LANES, 0))
+    bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRAFFIC_PURPOSES, 0))
     passes: dict[str, int] = field(default_factory=lambda: {"training": 0, "forward": 0, "wasted": 0})
     steps: int = 0
     server_passes: int = 0
@@ -152,60 +153,65 @@ class Ledger:
         self._has_model = np.zeros(self.n_clients, bool)
         self._has_trained = np.zeros(self.n_clients, bool)
 
+    @property
+    def model_bytes(self) -> int:
+        """Return the bytes of the model, or of an update."""
+        return BYTES_PER_NUMBER * self.n_parameters
+
     def _send_model(self, ids: Ids, lane: str) -> None:
         """Charge the round's model, sent to clients that do not have it yet."""
         n_receivers = int(ids.size - self._has_model[ids].sum())
         self._has_model[ids] = True
-        self.bytes[lane] += NUMBER * self.size * n_receivers
+        self.bytes[lane] += self.model_bytes * n_receivers
 
     @property
     def trainings(self) -> int:
-        """How many clients trained with this round's model, rehearsals aside."""
+        """Return how many clients trained with this round's model, rehearsals aside."""
         return int(self._has_trained.sum())
 
-    def compute(self, ids: Ids, examples: Ids, steps: Ids) -> None:
+    def charge_computing(self, ids: Ids, examples: Ids, steps: Ids) -> None:
         """Charge this round's local training; a client that is asked for its result and then selected trains once."""
         trains_now = ~self._has_trained[ids]
         self._has_trained[ids] = True
-        self.rehearse(examples[trains_now], steps[trains_now])
+        self.charge_rehearsal(examples[trains_now], steps[trains_now])
 
-    def rehearse(self, examples: Ids, steps: Ids) -> None:
+    def charge_rehearsal(self, examples: Ids, steps: Ids) -> None:
         """Charge local training that nothing else can use."""
         self.passes["training"] += int(examples.sum())
         self.steps += int(steps.sum())
 
-    def question(self, question: Measure, answer: Reading) -> None:
+    def charge_question(self, question: Measure, answer: Reading) -> None:
         """Charge a question and its answer."""
         signal = question.signal
         rehearsal = question.after
         n_asked = question.ids.size
         if rehearsal is not None:
             self._send_model(rehearsal.ids, "rehearsals_down")
-            self.bytes["rehearsals_up"] += NUMBER * self.size * rehearsal.ids.size
-            self.bytes["rehearsals_down"] += NUMBER * self.size * n_asked  # the trial model, new to everybody
+            self.bytes["rehearsals_up"] += self.model_bytes * rehearsal.ids.size
+            self.bytes["rehearsals_down"] += self.model_bytes * n_asked  # the trial model, new to everybody
         elif signal.of not in ("pairs", "device"):
             self._send_model(question.ids, "questions_down")
-        self.bytes["questions_down"] += NUMBER * signal.floats_down * n_asked
-        self.bytes["questions_up"] += NUMBER * int(answer.values.size)
+        self.bytes["questions_down"] += BYTES_PER_NUMBER * signal.floats_down * n_asked
+        self.bytes["questions_up"] += BYTES_PER_NUMBER * int(answer.values.size)
 
-    def training(self, selected: Ids, n_answered: int, n_wasted: int) -> None:
+    def charge_training(self, selected: Ids, n_answered: int, n_wasted: int) -> None:
         """Charge the model to the selected, and updates from those who answered; late or lost ones are wasted."""
         self._send_model(selected, "model_down")
         self.uploads += n_answered + n_wasted
-        self.bytes["model_up"] += NUMBER * self.size * n_answered
-        self.bytes["wasted_up"] += NUMBER * self.size * n_wasted
+        self.bytes["model_up"] += self.model_bytes * n_answered
+        self.bytes["wasted_up"] += self.model_bytes * n_wasted
 
-    def reports(self, signals: tuple[Signal, ...], reports: Mapping[str, Reading]) -> None:
+    def charge_reports(self, signals: tuple[Signal, ...], reports: Mapping[str, Reading]) -> None:
         """Charge what the cohort reports beside its updates."""
         for signal in signals:
             is_part_of_update = signal.of == "training" and signal.exact
             if signal.of == "server" or is_part_of_update or signal.name not in reports:
                 continue
-            self.bytes["metadata"] += NUMBER * int(reports[signal.name].values.size)
+            self.bytes["metadata"] += BYTES_PER_NUMBER * int(reports[signal.name].values.size)
 
-    def facts(self, numbers: int) -> None:
+    def charge_facts(self, numbers: int) -> None:
         """Charge facts that clients send once."""
-        self.bytes["metadata"] += NUMBER * numbers
+        self.bytes["metadata"] += BYTES_PER_NUMBER * numbers
 
     def added_to(self, totals: Mapping[str, int]) -> dict[str, int]:
         """Return the totals of a run with this round's costs."""
@@ -263,7 +269,7 @@ class CurrentRound:
     n_late_answers: int = 0
     wall_seconds_asking: float = 0.0
     seconds_asking: float = 0.0
-    training: Trainings = None  # type: ignore[assignment]  # given by dispatch
+    training: PendingTrainings = None  # type: ignore[assignment]  # given by dispatch
     opened_at: float = 0.0
     nobody_eligible: bool = False
     sent_cohorts: list[SentCohort] = field(default_factory=list)
@@ -279,14 +285,14 @@ class CurrentRound:
 
     @property
     def everybody_sent(self) -> SentCohort:
-        """Everybody who was sent to work in this round."""
+        """Return everybody who was sent to work in this round."""
         return SentCohort(
             ids=np.concatenate([NOBODY, *(cohort.ids for cohort in self.sent_cohorts)]),
             fates=np.concatenate([NOBODY, *(cohort.fates for cohort in self.sent_cohorts)]),
         )
 
 
-def as_rows(updates: Vector | list[Vector], params: Vector) -> Vector:
+def stack_received_updates(updates: Vector | list[Vector], params: Vector) -> Vector:
     """Return updates as they arrive, as (k, P); those of another shape are rows of NaN."""
     if not isinstance(updates, list):
         return updates
@@ -294,7 +300,7 @@ def as_rows(updates: Vector | list[Vector], params: Vector) -> Vector:
 
 
 def screen_updates(
-    outcome: TrainedCohort, updates: Vector, judge: Callable[[Ids, Floats], UpdateVerdict]
+    outcome: CohortReturn, updates: Vector, judge: Callable[[Ids, Floats], UpdateVerdict]
 ) -> ScreenedTraining:
     """Let the guards judge updates (k, P); leave out those that they refuse, and shorten those that are too long."""
     lengths = row_norms(updates)

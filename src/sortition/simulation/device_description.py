@@ -73,7 +73,7 @@ def describe_devices(world: World) -> DeviceDescription:
     """Describe the devices of a simulated federation."""
     everybody = np.arange(world.n_clients)
     counts = world.label_counts if world.has_label_counts else None
-    data = ClientData(world.holdings.sizes, counts)
+    data = ClientData(world.training_parts.sizes, counts)
     kinds = [kind for kind in SLOW if kind == "large" or counts is not None]
     fleet = world.fleet
     notes = list(fleet.notes)

@@ -38,63 +38,63 @@ class Device:
     bandwidth_up: float | None = None
 
 
-def devices_of(rows: Iterable[Mapping[str, Any]], who: str) -> tuple[Device, ...]:
+def devices_of(rows: Iterable[Mapping[str, Any]], subject: str) -> tuple[Device, ...]:
     """Return the rows of a table as devices; a wrong one is refused by its client's name, and so is a second row."""
     devices: dict[int, Device] = {}
     for row in rows:
-        device = _device(row, who)
+        device = _device(row, subject)
         if device.client in devices:
-            raise bad(who, "a table of one row a client", f"two rows of client {device.client}")
+            raise bad(subject, "a table of one row a client", f"two rows of client {device.client}")
         devices[device.client] = device
     if not devices:
-        raise bad(who, "a table of one row or more", "none")
+        raise bad(subject, "a table of one row or more", "none")
     return tuple(devices.values())
 
 
 def read_devices(path: Path) -> tuple[Device, ...]:
     """Read a CSV or Parquet file with the columns client, examples_per_second and, where known, the bandwidths."""
-    who = "devices.trace"
+    subject = "devices.trace"
     if not path.is_file():
-        raise bad(who, "a file", str(path))
+        raise bad(subject, "a file", str(path))
     if path.stat().st_size > MOST_BYTES:
-        raise bad(who, f"a file of at most {MOST_BYTES:,} bytes", f"{path} of {path.stat().st_size:,}")
+        raise bad(subject, f"a file of at most {MOST_BYTES:,} bytes", f"{path} of {path.stat().st_size:,}")
     try:
         table = read_table(path)
     except InputError:
         raise
     except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as a trace of devices: {error}.") from error
-    return devices_of(_rows(table, who), who)
+    return devices_of(_rows(table, subject), subject)
 
 
-def _rows(table: pl.DataFrame, who: str) -> Iterable[dict[str, Any]]:
+def _rows(table: pl.DataFrame, subject: str) -> Iterable[dict[str, Any]]:
     """Return the rows of a file's known columns; an empty field is left out of its row."""
     for column in table.columns:
         if column not in COLUMNS:
-            raise unknown("column", column, COLUMNS, who)
+            raise unknown("column", column, COLUMNS, subject)
     for column in REQUIRED:
         if column not in table.columns:
             columns = ", ".join(table.columns)
-            raise bad(who, f"a table with the column {column}", columns, f"The columns are {', '.join(COLUMNS)}.")
+            raise bad(subject, f"a table with the column {column}", columns, f"The columns are {', '.join(COLUMNS)}.")
     for row in table.iter_rows(named=True):
         yield {name: value for name, value in row.items() if value is not None}
 
 
-def _device(row: Mapping[str, Any], who: str) -> Device:
+def _device(row: Mapping[str, Any], subject: str) -> Device:
     """Return one row as a device."""
     for key in row:
         if key not in COLUMNS:
-            raise unknown("key", str(key), COLUMNS, who)
+            raise unknown("key", str(key), COLUMNS, subject)
     for key in REQUIRED:
         if key not in row:
-            raise bad(who, f"a table whose rows have {key}", f"a row without: {dict(row)}")
+            raise bad(subject, f"a table whose rows have {key}", f"a row without: {dict(row)}")
     client = row["client"]
     if not is_whole(client, 0):
-        raise bad(f"{who}.client", "a whole number ≥ 0", client)
+        raise bad(f"{subject}.client", "a whole number ≥ 0", client)
     for key in COLUMNS[1:]:
         value = row.get(key, 1.0)
         if not (is_number(value) and math.isfinite(value) and value > 0):
-            raise bad(f"{who}.{key}", "a finite number > 0", f"{value!r} of client {client}")
+            raise bad(f"{subject}.{key}", "a finite number > 0", f"{value!r} of client {client}")
     return Device(
         client=int(client),
         examples_per_second=float(row["examples_per_second"]),

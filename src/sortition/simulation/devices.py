@@ -150,17 +150,19 @@ class Devices:
         pairs = getattr(self, key)
         if pairs is None:
             return
-        rule = "pairs such as [[0.1, 20.0], [0.9, 500.0]], shares in [0, 1] that grow, values > 0 that do not fall"
+        requirement = (
+            "pairs such as [[0.1, 20.0], [0.9, 500.0]], shares in [0, 1] that grow, values > 0 that do not fall"
+        )
         try:
             points = np.asarray(pairs, np.float64)
         except (ValueError, TypeError):
-            raise bad(f"Devices.{key}", rule, pairs) from None
+            raise bad(f"Devices.{key}", requirement, pairs) from None
         if points.ndim != 2 or points.shape[1] != 2 or not len(points):
-            raise bad(f"Devices.{key}", rule, pairs)
+            raise bad(f"Devices.{key}", requirement, pairs)
         shares, values = points.T
         in_range = np.isfinite(values).all() and values.min() > 0 and shares.min() >= 0 and shares.max() <= 1
         if not (in_range and (np.diff(shares) > 0).all() and (np.diff(values) >= 0).all()):
-            raise bad(f"Devices.{key}", rule, pairs)
+            raise bad(f"Devices.{key}", requirement, pairs)
         object.__setattr__(self, key, tuple(zip(shares.tolist(), values.tolist(), strict=True)))
         for replaced_key in (name, f"{name}_spread"):
             if getattr(self, replaced_key) != getattr(Devices, replaced_key):
@@ -346,14 +348,15 @@ class Fleet:
 
     @property
     def speeds_differ(self) -> bool:
-        """Whether some clients compute faster than others."""
+        """Tell whether some clients compute faster than others."""
         return bool(self.devices.speed_spread or np.ptp(self.speed) > 0)
 
     @cached_property
-    def differs(self) -> bool:
-        """Whether some clients compute or send faster than others."""
-        equal_bandwidths = self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up)
-        return self.speeds_differ or bool(self.devices.jitter) or not equal_bandwidths
+    def devices_differ(self) -> bool:
+        """Whether, at some moment, some clients compute or send faster than others."""
+        if self.speeds_differ or self.devices.jitter or self._shift.any():
+            return True
+        return not (self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up))
 
     @staticmethod
     def _is_equal(values: Floats) -> bool:

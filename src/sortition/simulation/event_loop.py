@@ -29,19 +29,19 @@ from sortition.federation.driver import Arrivals, Ending
 from sortition.federation.pace import OpenSelection
 from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
-from sortition.simulation.current_round import CurrentRound, SentCohort, as_rows, screen_updates
+from sortition.simulation.current_round import CurrentRound, SentCohort, screen_updates, stack_received_updates
 from sortition.simulation.faults import FATES
 from sortition.simulation.round_cache import (
+    PendingTraining,
+    PendingTrainings,
     RoundCache,
     Tracked,
-    Training,
-    Trainings,
     joined_readings,
     tracked_by,
 )
 from sortition.simulation.setup import Setup
 from sortition.simulation.simulation import Simulation, train_all
-from sortition.simulation.world import TrainedCohort
+from sortition.simulation.world import CohortReturn
 
 SILENCE = {"before": "it never started", "during": "it stopped on the way", "after": "its upload was lost"}
 DROPPED_OUT = "it fell silent"
@@ -49,7 +49,7 @@ TOO_SLOW = "no answer before the deadline"
 ID_TAKEN = "another client took its id"
 
 
-class Flight(NamedTuple):
+class ClientWork(NamedTuple):
     """The work of one client.
 
     Attributes:
@@ -72,7 +72,7 @@ class Flight(NamedTuple):
 
 
 @dataclass
-class Work:
+class SelectionAtWork:
     """One selection at work.
 
     Attributes:
@@ -93,7 +93,7 @@ class Work:
     tracked: Tracked
     unfinished: set[int] = field(default_factory=set)
 
-    def training(self) -> Training:
+    def training(self) -> PendingTraining:
         """Return the training of the members that have not trained yet."""
         return self.cache.training(self.to_train, self.tracked)
 
@@ -103,7 +103,7 @@ class Work:
 
     @property
     def is_trained(self) -> bool:
-        """Whether all members have trained whose updates will arrive."""
+        """Tell whether all members have trained whose updates will arrive."""
         return self.cache.have_trained(self.to_train, self.tracked)
 
 
@@ -122,19 +122,19 @@ class OverlappingSimulation(Simulation):
         self.pace = setup.cohort_pace
         self._is_buffered = setup.pace.kind == "buffered"
         self._is_adaptive = setup.pace.is_adaptive
-        self.work: dict[int, Work] = {}
-        self.flying: dict[int, Flight] = {}
-        self.arrived: dict[int, Flight] = {}
+        self.work: dict[int, SelectionAtWork] = {}
+        self.flying: dict[int, ClientWork] = {}
+        self.arrived: dict[int, ClientWork] = {}
         self._queue: list[tuple[float, int]] = []  # when each client's work ends, and its id
         self._open_version = -1  # the version whose step is under way
         self._open_selection = OpenSelection()
-        self._ended_now: dict[int, Flight] = {}  # work that ended since the last step without an update
+        self._ended_now: dict[int, ClientWork] = {}  # work that ended since the last step without an update
         self._replaced: list[int] = []  # clients at work whose ids others took since the last step
-        self._untrained: dict[int, Work] = {}  # selections whose training waits, by index
+        self._untrained: dict[int, SelectionAtWork] = {}  # selections whose training waits, by index
         self._last_step = 0.0  # the simulated second at which it was made
         self.last_seconds: dict[int, float] = {}  # of each client's last training, where steps follow them
 
-    def take_over(self, work: dict[int, Work], flying: dict[int, Flight]) -> None:
+    def take_over(self, work: dict[int, SelectionAtWork], flying: dict[int, ClientWork]) -> None:
         """Go on with work that was in flight when a checkpoint was written."""
         self.work = work
         self.flying = flying
@@ -160,7 +160,7 @@ class OverlappingSimulation(Simulation):
             self._drop_replaced()
         self.current.late_readings = []
         self.current.seconds_asking = 0.0
-        world = world.beginning(self.clock, self.local)
+        world = world.beginning(self.clock, self.optimiser_states)
         self.current.world = world
         world.cache = RoundCache(world, self.params, self.registrar.index, version=version)
         is_idle = self.setup.reachable(version, self.clock).copy()
@@ -190,11 +190,11 @@ class OverlappingSimulation(Simulation):
         t = turn.index
         self.clock = self.clock + current.seconds_asking
         world = current.world
-        current.ledger.training(members.started, n_answered=0, n_wasted=0)
-        limit = self.pace.deadline_after(self.seen)
+        current.ledger.charge_training(members.started, n_answered=0, n_wasted=0)
+        limit = self.pace.deadline_after(self.recent_durations)
         to_train = self._send(members, t, examples, limit)
         if ids.size:
-            self.work[t] = Work(
+            self.work[t] = SelectionAtWork(
                 index=t,
                 version=self.registrar.version,
                 clock=world.fleet.clock,
@@ -223,20 +223,28 @@ class OverlappingSimulation(Simulation):
         world = self.current.world
         seconds = world.costs.seconds(members.ids, t)
         has_dropped_out = world.fleet.dropouts(members.ids, t)
-        columns = (members.ids, seconds, examples, members.fates, has_dropped_out)
         to_train = []
-        for client, duration, n_examples, fate_index, drops_out in zip(*(c.tolist() for c in columns), strict=True):
+        for row, client in enumerate(members.ids.tolist()):
+            fate_index = int(members.fates[row])
             fate = FATES[fate_index] if fate_index >= 0 else ""
             silence = SILENCE.get(fate, "")
-            if not silence and drops_out:
+            if not silence and has_dropped_out[row]:
                 silence = DROPPED_OUT
-            ending, lasts = self._ending(duration, silence, limit)
+            training_seconds = float(seconds[row])
+            ending, seconds_to_end = self._ending(training_seconds, silence, limit)
             if ending is None:
                 to_train.append(client)
-            ends = self.clock + lasts
-            uploads = not silence or fate == "after"
-            self.flying[client] = Flight(client, t, ends, duration, n_examples, ending, uploads)
-            heapq.heappush(self._queue, (ends, client))
+            work = ClientWork(
+                client=client,
+                selection=t,
+                ends=self.clock + seconds_to_end,
+                seconds=training_seconds,
+                examples=int(examples[row]),
+                ending=ending,
+                uploads=not silence or fate == "after",
+            )
+            self.flying[client] = work
+            heapq.heappush(self._queue, (work.ends, client))
         return np.array(to_train, np.int64)
 
     def _ending(self, seconds: float, silence: str, limit: float) -> tuple[Ending | None, float]:
@@ -258,13 +266,13 @@ class OverlappingSimulation(Simulation):
         n_models = len({work.version for work in self.work.values()})
         self.pace.check_models(n_models, len(self.flying) + len(self.arrived), self.params.size)
 
-    def _awaited_trainings(self) -> Trainings:
+    def _awaited_trainings(self) -> PendingTrainings:
         """Return all trainings that wait, if one of them is needed for the coming step; otherwise none."""
         if not self._untrained:
-            return Trainings(())
+            return PendingTrainings(())
         if self._is_buffered and not self._needed_selections() & self._untrained.keys():
-            return Trainings(())
-        return Trainings([work.training() for work in self._untrained.values()])
+            return PendingTrainings(())
+        return PendingTrainings([work.training() for work in self._untrained.values()])
 
     def _needed_selections(self) -> set[int]:
         """Return the selections whose updates make the coming step, where updates are buffered."""
@@ -347,10 +355,10 @@ class OverlappingSimulation(Simulation):
         self._end_without_update(flight)
         return {client: flight.ending}
 
-    def _end_without_update(self, flight: Flight) -> None:
+    def _end_without_update(self, flight: ClientWork) -> None:
         """Charge work that came to nothing."""
         self.current.ledger.passes["wasted"] += flight.examples
-        self.current.ledger.training(NOBODY, n_answered=0, n_wasted=int(flight.uploads))
+        self.current.ledger.charge_training(NOBODY, n_answered=0, n_wasted=int(flight.uploads))
         self.note_durations(np.empty(0), n_unanswered=1)
         self._ended_now[flight.client] = flight
         self._forget(flight.selection, [flight.client])
@@ -385,9 +393,9 @@ class OverlappingSimulation(Simulation):
             durations=np.array([flight.seconds for flight in flights]),
         )
         screened = screen_updates(outcome, self._arriving_updates(outcome, parts), self.registrar.judge_updates)
-        current.ledger.training(NOBODY, n_answered=ids.size, n_wasted=0)
+        current.ledger.charge_training(NOBODY, n_answered=ids.size, n_wasted=0)
         examples = np.array([flight.examples for flight in flights], np.int64)
-        reports = self._take(screened, self._arriving_reports(outcome, parts), examples)
+        reports = self._keep_results(screened, self._arriving_reports(outcome, parts), examples)
         self.note_durations(outcome.durations, n_unanswered=0)
         self.arrived = {}
         for selection, rows in parts.items():
@@ -400,23 +408,23 @@ class OverlappingSimulation(Simulation):
         """Train everything that waits, if the step needs some of it and nobody trained it beforehand."""
         self._untrained = {index: work for index, work in self._untrained.items() if not work.is_trained}
         if any(selection in self._untrained for selection in needed_selections):
-            train_all([Trainings([work.training() for work in self._untrained.values()])])
+            train_all([PendingTrainings([work.training() for work in self._untrained.values()])])
             self._untrained = {}
 
-    def _is_trained(self, flight: Flight) -> bool:
+    def _is_trained(self, flight: ClientWork) -> bool:
         return self.work[flight.selection].has_trained(flight.client)
 
-    def _arriving_updates(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> Vector:
+    def _arriving_updates(self, outcome: CohortReturn, parts: Mapping[int, slice]) -> Vector:
         """Return the updates as they arrive (k, P), some of them damaged."""
         faults = self.setup.faults
         if not faults.faults.damaged:
             return outcome.deltas
         updates = [np.empty((0, self.params.size), np.float32)]
         for selection, rows in parts.items():
-            updates.append(as_rows(faults.updates(selection, _part_of(outcome, rows)), self.params))
+            updates.append(stack_received_updates(faults.updates(selection, _part_of(outcome, rows)), self.params))
         return np.concatenate(updates)
 
-    def _arriving_reports(self, outcome: TrainedCohort, parts: Mapping[int, slice]) -> dict[str, Answers]:
+    def _arriving_reports(self, outcome: CohortReturn, parts: Mapping[int, slice]) -> dict[str, Answers]:
         """Return the reports as they arrive, by signal, some of them damaged."""
         faults = self.setup.faults
         if not faults.faults.damaged:
@@ -446,11 +454,11 @@ class OverlappingSimulation(Simulation):
         if not cohort.ids.size and not self.flying:
             self._wait_for_somebody()
         if done.size:
-            self._move(cohort, done, weights, self.current.updates)
+            self._advance_model(cohort, done, weights, self.current.updates)
         return {}
 
 
-def _by_selection(flights: list[Flight]) -> dict[int, slice]:
+def _by_selection(flights: list[ClientWork]) -> dict[int, slice]:
     """Return the rows of each selection; those of one follow each other."""
     rows: dict[int, slice] = {}
     start = 0
@@ -461,10 +469,10 @@ def _by_selection(flights: list[Flight]) -> dict[int, slice]:
     return rows
 
 
-def _part_of(outcome: TrainedCohort, rows: slice) -> TrainedCohort:
+def _part_of(outcome: CohortReturn, rows: slice) -> CohortReturn:
     """Return some rows."""
     reports = {name: Reading(reading.ids[rows], reading.values[rows]) for name, reading in outcome.reports.items()}
-    return TrainedCohort(
+    return CohortReturn(
         ids=outcome.ids[rows],
         deltas=outcome.deltas[rows],
         reports=reports,

@@ -25,7 +25,7 @@ from sortition.core.validation import is_number, refuse_unknown_keys
 
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
-    from sortition.simulation.world import TrainedCohort
+    from sortition.simulation.world import CohortReturn
 
 Mask = npt.NDArray[np.bool_]
 FATES = ("before", "during", "after")  # when a selected client falls silent, seen from its training
@@ -87,7 +87,7 @@ class Faults:
 
     @property
     def disturb_server(self) -> bool:
-        """Whether the server itself can crash, give a selection up, or receive reports twice."""
+        """Tell whether the server itself can crash, give a selection up, or receive reports twice."""
         return bool(self.crash or self.stale or self.duplicated)
 
 
@@ -133,7 +133,7 @@ class FaultDraws:
 
     @cached_property
     def _arrivals(self) -> Ids:
-        """The rounds in which newcomers arrive, in order: the next id goes to the next one."""
+        """Return the rounds in which newcomers arrive, in order: the next id goes to the next one."""
         n_newcomers = min(round(self.faults.newcomers * self.n_clients), self.n_clients - 1)
         if n_newcomers == 0:
             return NOBODY
@@ -142,6 +142,10 @@ class FaultDraws:
     def size(self, t: int) -> int:
         """Return how many clients have joined by round t; ids are dense, so these are the ids below it."""
         return self.n_clients - int((self._arrivals > t).sum())
+
+    def newcomers(self, t: int) -> Ids:
+        """Return the ids that were new in round t; the clients of the first round are no newcomers."""
+        return np.arange(self.size(max(0, t - 1)), self.size(t))
 
     def present(self, t: int) -> Mask | None:
         """Return a mask (N,) of the clients that have joined and are not away; None if nobody ever moves."""
@@ -224,11 +228,11 @@ class FaultDraws:
         progress = np.select([stops_before, stops_during], [0.0, self._draws("progress", t)[ids]], 1.0)
         return fates, progress
 
-    def updates(self, t: int, outcome: TrainedCohort) -> Vector | list[Vector]:
+    def updates(self, t: int, outcome: CohortReturn) -> Vector | list[Vector]:
         """Return the updates of a cohort as they arrive; a list of rows where shapes differ."""
         return damaged_updates(outcome.deltas, self._damages(t, "updates", outcome.ids))
 
-    def reports(self, t: int, outcome: TrainedCohort) -> dict[str, Answers]:
+    def reports(self, t: int, outcome: CohortReturn) -> dict[str, Answers]:
         """Return the reports of a cohort as they arrive."""
         kinds = self._damages(t, "reports", outcome.ids)
         return {name: damaged(reading, kinds) for name, reading in outcome.reports.items()}

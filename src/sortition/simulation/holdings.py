@@ -15,15 +15,15 @@ from sortition.core.errors import bad
 class Holdings:
     """Index arrays of N clients, laid end to end: client k holds ``sizes[k]`` from ``starts[k]`` on."""
 
-    def __init__(self, parts: Sequence[npt.ArrayLike], examples: int, who: str) -> None:
+    def __init__(self, parts: Sequence[npt.ArrayLike], examples: int, subject: str) -> None:
         arrays = [np.asarray(part, np.int64) for part in parts]
         if not arrays:
-            raise bad(who, "of at least one client", "none")
+            raise bad(subject, "of at least one client", "none")
         self.order = np.concatenate(arrays)
         self.sizes = np.fromiter((array.size for array in arrays), np.int64, len(arrays))
         self.starts = np.cumsum(self.sizes) - self.sizes
         if self.order.size and not 0 <= self.order.min() <= self.order.max() < examples:
-            raise bad(who, f"indices of the {examples} examples", f"{self.order.min()} … {self.order.max()}")
+            raise bad(subject, f"indices of the {examples} examples", f"{self.order.min()} … {self.order.max()}")
 
     def __len__(self) -> int:
         return self.sizes.size

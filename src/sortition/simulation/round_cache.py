@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.cost import BYTES_PER_NUMBER
 from sortition.core.questions import Reading
 from sortition.core.signals import ACCURACY, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, UPDATE, Signal
 from sortition.core.streams import stream
-from sortition.learning import TrainedCohort
+from sortition.learning import CohortTrainingResult
 from sortition.learning.learner import PARTS
 from sortition.learning.vector import Vector
 from sortition.simulation.holdings import means
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 64 << 20  # of updates that are trained and answered together
 KEPT_BYTES = 512 << 20  # of updates that are remembered for the rest of the round
-Tracked = frozenset[str]  # fields of TrainedCohort that are measured on demand only
+Tracked = frozenset[str]  # fields of CohortTrainingResult that are measured on demand only
 _TRACKED = {DISPERSION.compute: "dispersion"} | {signal.compute: "rms_losses" for signal in RMS_LOSSES.values()}
 
 
@@ -41,18 +42,18 @@ def tracked_by(signals: Iterable[Signal]) -> Tracked:
 class Result(NamedTuple):
     """What the training of one client gave: a row of a block of clients that trained together."""
 
-    block: TrainedCohort
+    block: CohortTrainingResult
     row: int
 
 
 class BlockRows(NamedTuple):
     """Some rows of a block of clients that trained together."""
 
-    block: TrainedCohort
+    block: CohortTrainingResult
     rows: list[int]
 
 
-def in_blocks(results: Sequence[Result]) -> list[BlockRows]:
+def group_by_block(results: Sequence[Result]) -> list[BlockRows]:
     """Return the same results in order; those of one block that follow each other are together."""
     parts: list[BlockRows] = []
     latest_block = None
@@ -89,7 +90,7 @@ def joined_readings(readings: Sequence[Reading]) -> Reading:
 
 
 @dataclass(slots=True)
-class Training:
+class PendingTraining:
     """The local training of one selection: done alone, or together with others.
 
     Attributes:
@@ -108,7 +109,7 @@ class Training:
         world = cache.world
         return world.learner.draw_cohort(
             cache.params,
-            [world.holdings.of(int(client)) for client in self.ids],
+            [world.training_parts.of(int(client)) for client in self.ids],
             self.ids,
             seed=world.seed,
             t=cache.t,
@@ -125,14 +126,14 @@ class Training:
         if self.ids.size:
             self.keep(self.cache.world.learner.train_cohort(self.drawn()))
 
-    def keep(self, trained: TrainedCohort) -> None:
+    def keep(self, trained: CohortTrainingResult) -> None:
         """Keep the results for the rest of the round."""
         for row, client in enumerate(self.ids.tolist()):
             self.cache.put(client, trained, row)
 
 
 @dataclass(slots=True)
-class Trainings:
+class PendingTrainings:
     """The local trainings that a run waits for: done alone, or together with those of other runs.
 
     Attributes:
@@ -140,7 +141,7 @@ class Trainings:
         seconds: their share of the wall-clock seconds of a training together.
     """
 
-    parts: Sequence[Training]
+    parts: Sequence[PendingTraining]
     seconds: float = 0.0
 
 
@@ -165,6 +166,11 @@ class RoundCache:
         self.version = t if version is None else version
         self._results: dict[int, Result] = {}
 
+    @classmethod
+    def empty(cls, world: World) -> RoundCache:
+        """Return the cache of a world in which nobody has been asked or trained: no selection has its index."""
+        return cls(world, world.initial, -1)
+
     def read(self, signal: Signal, ids: Ids) -> Reading:
         """Return what the clients ``ids`` answer."""
         if signal.compute is LOSS.compute:
@@ -176,7 +182,7 @@ class RoundCache:
         if signal.compute is GRADIENT.compute and ids.size:
             return Reading(ids, self.gradients(ids))
         if signal.of == "training":
-            tables = [self._table(signal, block) for block in self.in_blocks(ids, tracked_by([signal]))]
+            tables = [self._table(signal, block) for block in self.train_block_by_block(ids, tracked_by([signal]))]
             if not tables:
                 return Reading.empty()
             return Reading(ids, np.concatenate(tables))
@@ -198,7 +204,7 @@ class RoundCache:
         if ids.size == 0:
             return np.empty(0)
         passes = self.world.learner.passes
-        index, sizes = self.world.measured.gather(ids)
+        index, sizes = self.world.measured_parts.gather(ids)
         reads_nearly_all = 4 * len(self.world.y) <= 5 * index.size
         if reads_nearly_all:  # reading all in order is cheaper than gathering
             return means(passes.losses_and_hits(self.params)[column][index], sizes)
@@ -206,22 +212,22 @@ class RoundCache:
 
     def gradients(self, ids: Ids) -> Vector:
         """Return ∇F_k(w) on all local training data (k, P)."""
-        examples = [self.world.holdings.of(int(client)) for client in ids]
+        examples = [self.world.training_parts.of(int(client)) for client in ids]
         return self.world.learner.passes.gradients(self.params, examples)
 
     def updates(self, ids: Ids) -> Vector:
         """Return Δ_k (k, P) of this round's local training."""
         self.train(ids)
-        return updates_of(in_blocks(self.results(ids)), self.params.size)
+        return updates_of(group_by_block(self.results(ids)), self.params.size)
 
     def train(self, ids: Ids, tracked: Tracked = frozenset()) -> None:
         """Train those of ``ids`` who have not trained with this model in this round, together."""
         self.training(ids, tracked).alone()
 
-    def training(self, ids: Ids, tracked: Tracked) -> Training:
+    def training(self, ids: Ids, tracked: Tracked) -> PendingTraining:
         """Return the training, not yet done, of those of ``ids`` who have not trained with this model in this round."""
         untrained = [client for client in ids.tolist() if not self.has_trained(client, tracked)]
-        return Training(self, np.array(untrained, np.int64), tracked)
+        return PendingTraining(self, np.array(untrained, np.int64), tracked)
 
     def has_trained(self, client: int, tracked: Tracked = frozenset()) -> bool:
         """Say whether a client's result is there, with all that is to be measured."""
@@ -238,7 +244,7 @@ class RoundCache:
             return self._results.keys() >= set(ids.tolist())
         return all(self.has_trained(client, tracked) for client in ids.tolist())
 
-    def put(self, client: int, trained: TrainedCohort, row: int) -> None:
+    def put(self, client: int, trained: CohortTrainingResult, row: int) -> None:
         """Keep a client's result, a row of what was trained together."""
         self._results[client] = Result(trained, row)
 
@@ -258,10 +264,10 @@ class RoundCache:
 
     @property
     def block(self) -> int:
-        """How many clients are trained and answered together."""
-        return max(1, BLOCK_BYTES // (4 * self.params.size))
+        """Return how many clients are trained and answered together."""
+        return max(1, BLOCK_BYTES // (BYTES_PER_NUMBER * self.params.size))
 
-    def in_blocks(self, ids: Ids, tracked: Tracked, max_bytes: int | None = None) -> Iterator[Ids]:
+    def train_block_by_block(self, ids: Ids, tracked: Tracked, max_bytes: int | None = None) -> Iterator[Ids]:
         """Yield blocks of ``ids``, trained; where all updates take more than ``max_bytes``, forget a block after use.
 
         The default of ``max_bytes`` is KEPT_BYTES.
@@ -273,7 +279,7 @@ class RoundCache:
             untrained = [client for client in block.tolist() if client not in self._results]
             self.train(block, tracked)
             yield block
-            if 4 * self.params.size * len(self._results) > max_bytes:
+            if BYTES_PER_NUMBER * self.params.size * len(self._results) > max_bytes:
                 self.forget(untrained)
 
 
@@ -286,11 +292,11 @@ class SimClient:
 
     @property
     def label_counts(self) -> Array:
-        """Examples per label (C,)."""
+        """Return examples per label (C,)."""
         world = self._cache.world
         if not world.classes:
             return world.label_counts[self._client]
-        return np.bincount(world.y[world.holdings.of(self._client)], minlength=world.classes)
+        return np.bincount(world.y[world.training_parts.of(self._client)], minlength=world.classes)
 
     def resources(self) -> Array:
         """Return the seconds (2,) of this round's training and of sending the model once."""
@@ -307,7 +313,7 @@ class SimClient:
     def batch_loss(self) -> float:
         """Return the loss on one mini-batch, drawn by (seed, t, client)."""
         world = self._cache.world
-        examples = world.measured.of(self._client)
+        examples = world.measured_parts.of(self._client)
         rng = stream(world.seed, "loss-batch", self._cache.t, self._client)
         batch = examples[rng.choice(examples.size, world.rule.rows_per_batch(examples.size), replace=False)]
         return float(world.learner.passes.losses_and_hits(self._cache.params, batch)[0].mean(dtype=np.float64))
@@ -315,7 +321,7 @@ class SimClient:
     def gradient(self) -> Array:
         """Return ∇F_k(w) on all local training data (P,)."""
         world = self._cache.world
-        return world.learner.passes.gradient(self._cache.params, world.holdings.of(self._client))
+        return world.learner.passes.gradient(self._cache.params, world.training_parts.of(self._client))
 
     def train(self) -> SimResult:
         """Return this round's local training; a cohort trains together, so this is mostly a look-up."""
@@ -326,7 +332,7 @@ class SimClient:
 class SimResult:
     """Implements core's ``LocalResult``: row ``row`` of a cohort's training."""
 
-    def __init__(self, cache: RoundCache, client: int, block: TrainedCohort, row: int) -> None:
+    def __init__(self, cache: RoundCache, client: int, block: CohortTrainingResult, row: int) -> None:
         self._cache = cache
         self._client = client
         self._block = block
@@ -334,19 +340,19 @@ class SimResult:
 
     @property
     def update(self) -> Array:
-        """Δ_k (P,)."""
+        """Return Δ_k (P,)."""
         return self._block.deltas[self._row]
 
     @property
     def output_weight(self) -> Array:
-        """The output layer's weight change (C, d)."""
+        """Return the output layer's weight change (C, d)."""
         world = self._cache.world
         weight, _ = world.learner.layout.head(world.outputs)
         return self.update[weight].reshape(world.outputs, -1)
 
     @property
     def output_bias(self) -> Array:
-        """The output layer's bias change (C,), or the row means of its weight change."""
+        """Return the output layer's bias change (C,), or the row means of its weight change."""
         world = self._cache.world
         _, bias = world.learner.layout.head(world.outputs)
         if bias is None:
@@ -355,18 +361,18 @@ class SimResult:
 
     @property
     def loss(self) -> float:
-        """Mean batch loss along the path."""
+        """Return mean batch loss along the path."""
         return float(self._block.losses[self._row])
 
     @property
     def steps(self) -> int:
-        """SGD steps."""
+        """Return SGD steps."""
         return int(self._block.steps[self._row])
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of this round."""
-        return self._cache.world.rule.lr_at(self._cache.t)
+        """Return the learning rate of the version that was trained."""
+        return self._cache.world.rule.lr_at(self._cache.version)
 
     @cached_property
     def dispersion(self) -> float:
@@ -386,7 +392,7 @@ class SimResult:
 
     @property
     def duration(self) -> float:
-        """Seconds from receiving the model to having answered."""
+        """Return seconds from receiving the model to having answered."""
         return float(self._cache.world.costs.seconds(np.array([self._client]), self._cache.t)[0])
 
     def outputs(self, inputs: Array) -> Array:

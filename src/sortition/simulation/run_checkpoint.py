@@ -19,9 +19,9 @@ from sortition.core.errors import StorageError, show_value
 from sortition.core.storage import snapshot
 from sortition.core.storage.snapshot import add_prefix, take_part
 from sortition.federation.driver import Ending
-from sortition.learning import TrainedCohort
+from sortition.learning import CohortTrainingResult
 from sortition.learning.vector import Vector
-from sortition.simulation.event_loop import Flight, OverlappingSimulation, Work
+from sortition.simulation.event_loop import ClientWork, OverlappingSimulation, SelectionAtWork
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import RoundCache, tracked_by
 from sortition.simulation.setup import Setup
@@ -36,11 +36,11 @@ def save(path: str | Path, simulation: Simulation) -> None:
     """Write model, server state, selection and totals, after a whole round."""
     registrar_arrays, registrar_header = simulation.registrar.export()
     arrays: dict[str, Array] = {"params": simulation.params}
-    arrays |= add_prefix("server.", simulation.server)
-    if simulation.memory:
-        arrays |= add_prefix("memory.", simulation.memory.export())
-    if simulation.local:
-        arrays |= add_prefix("local.", simulation.local.export())
+    arrays |= add_prefix("server.", simulation.server_state)
+    if simulation.update_memory:
+        arrays |= add_prefix("memory.", simulation.update_memory.export())
+    if simulation.optimiser_states:
+        arrays |= add_prefix("local.", simulation.optimiser_states.export())
     arrays |= add_prefix("registrar.", registrar_arrays)
     header: dict[str, Any] = {
         "registrar": registrar_header,
@@ -49,8 +49,8 @@ def save(path: str | Path, simulation: Simulation) -> None:
     }
     if simulation.setup.policies:
         header["policy"] = simulation.policy.export()
-    if simulation.seen:
-        arrays["seen"] = np.array(simulation.seen)
+    if simulation.recent_durations:
+        arrays["seen"] = np.array(simulation.recent_durations)
     if isinstance(simulation, OverlappingSimulation):
         work_arrays, header["in_flight"] = _export_work(simulation)
         arrays |= add_prefix("in_flight.", work_arrays)
@@ -77,17 +77,20 @@ def load(path: str | Path, setup: Setup) -> Simulation:
         raise StorageError(f"{path}: {error}") from None
     if simulation.driver.shadows is not None and isinstance(header.get("shadows"), Mapping):
         simulation.driver.shadows.restore(take_part(arrays, "shadow."), header["shadows"])
-    simulation.memory = checkpoint.memory()
-    simulation.local = checkpoint.local_states()
+    simulation.update_memory = checkpoint.memory()
+    simulation.optimiser_states = checkpoint.local_states()
     simulation.params = params
-    simulation.server = server
+    simulation.server_state = server
     simulation.clock = checkpoint.clock()
     simulation.totals = checkpoint.totals()
-    simulation.seen.extend(checkpoint.durations())
+    simulation.recent_durations.extend(checkpoint.durations())
     in_flight = header.get("in_flight")
     if isinstance(simulation, OverlappingSimulation) != (in_flight is not None):
-        outlives = "ends with" if in_flight is None else "outlives"
-        raise StorageError(f"{path} is of another pace: in it, work {outlives} a step.")
+        if in_flight is None:
+            difference = "its rounds do not overlap, and those of this run do"
+        else:
+            difference = "its rounds overlap, and those of this run do not"
+        raise StorageError(f"{path} is of another pace: {difference}.")
     if isinstance(simulation, OverlappingSimulation):
         _restore_work(path, simulation, take_part(arrays, "in_flight."), header["in_flight"])
     return simulation
@@ -126,10 +129,10 @@ class _Checkpoint:
         params = self.arrays["params"]
         saved_server = take_part(self.arrays, "server.")
         simulation = self.simulation
-        if params.shape != simulation.params.shape or saved_server.keys() != simulation.server.keys():
+        if params.shape != simulation.params.shape or saved_server.keys() != simulation.server_state.keys():
             raise StorageError(
                 f"{self.path} holds a model of {params.size} numbers and server state {sorted(saved_server)}; "
-                f"this set-up has {simulation.params.size} and {sorted(simulation.server)}."
+                f"this set-up has {simulation.params.size} and {sorted(simulation.server_state)}."
             )
         self._check_vector("params", params)
         params.flags.writeable = False
@@ -145,7 +148,7 @@ class _Checkpoint:
     def memory(self) -> UpdateMemory | None:
         """Return the remembered updates, if this set-up remembers them: a row of finite numbers for some clients."""
         saved = take_part(self.arrays, "memory.")
-        if bool(saved) != (self.simulation.memory is not None):
+        if bool(saved) != (self.simulation.update_memory is not None):
             saved_memory = "remembered updates" if saved else "no remembered updates"
             raise StorageError(f"{self.path} holds {saved_memory}; this set-up combines updates in another way.")
         if not saved:
@@ -156,7 +159,7 @@ class _Checkpoint:
     def local_states(self) -> LocalStates | None:
         """Return what the clients' optimisers remember, if this set-up keeps it."""
         saved = take_part(self.arrays, "local.")
-        local = self.simulation.local
+        local = self.simulation.optimiser_states
         if bool(saved) != (local is not None):
             saved_states = "states of clients' optimisers" if saved else "no states of clients' optimisers"
             raise StorageError(f"{self.path} holds {saved_states}; this set-up has another local rule.")
@@ -191,8 +194,8 @@ class _Checkpoint:
         totals = {name: self.header["totals"].get(name, 0) for name in self.simulation.totals}
         for name, total in totals.items():
             if isinstance(total, bool) or not isinstance(total, int) or total < 0:
-                rule = f"totals.{name} must be a whole number ≥ 0"
-                raise StorageError(f"{self.path} is damaged: {rule}; got {show_value(total)}.")
+                requirement = f"totals.{name} must be a whole number ≥ 0"
+                raise StorageError(f"{self.path} is damaged: {requirement}; got {show_value(total)}.")
         return totals
 
     def _check_vector(self, name: str, vector: Vector) -> None:
@@ -248,13 +251,13 @@ def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], d
     return arrays, header
 
 
-def _export_flight(flight: Flight) -> dict[str, object]:
+def _export_flight(flight: ClientWork) -> dict[str, object]:
     entry = flight._asdict()
     ending = entry.pop("ending")
     return {**entry, "fate": None if ending is None else ending.fate, "reason": "" if ending is None else ending.reason}
 
 
-def _export_trained(work: Work) -> dict[str, Array]:
+def _export_trained(work: SelectionAtWork) -> dict[str, Array]:
     """Return what is trained of the members that are at work."""
     clients = [client for client in sorted(work.unfinished) if work.cache.has_trained(client)]
     if not clients:
@@ -297,11 +300,11 @@ def _model(arrays: Arrays, version: int, simulation: OverlappingSimulation) -> V
     return model
 
 
-def _flight(entry: Header) -> Flight:
+def _flight(entry: Header) -> ClientWork:
     ending = None
     if entry["fate"] is not None:
         ending = Ending(entry["fate"], str(entry["reason"]))
-    return Flight(
+    return ClientWork(
         client=int(entry["client"]),
         selection=int(entry["selection"]),
         ends=float(entry["ends"]),
@@ -312,22 +315,24 @@ def _flight(entry: Header) -> Flight:
     )
 
 
-def _work(entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulation: OverlappingSimulation) -> Work:
+def _work(
+    entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulation: OverlappingSimulation
+) -> SelectionAtWork:
     """Return one selection at work, with what its members have trained."""
     index = int(entry["index"])
     version = int(entry["version"])
     clock = float(entry["clock"])
-    world = simulation.setup.world_at(version).beginning(clock, simulation.local)
+    world = simulation.setup.world_at(version).beginning(clock, simulation.optimiser_states)
     cache = RoundCache(world, models[version], index, version=version)
     clients = arrays.get(f"work.{index}.trained")
     if clients is not None:
         fields = {name: arrays.get(f"work.{index}.{name}") for name in TRAINED_FIELDS}
-        trained = TrainedCohort(**fields)  # type: ignore[arg-type]
+        trained = CohortTrainingResult(**fields)  # type: ignore[arg-type]
         if trained.deltas.shape != (clients.size, models[version].size) or trained.losses.shape != (clients.size,):
             raise ValueError(f"the trainings of selection {index}")
         for row, client in enumerate(clients.tolist()):
             cache.put(client, trained, row)
-    return Work(
+    return SelectionAtWork(
         index=index,
         version=version,
         clock=clock,

@@ -90,8 +90,8 @@ class Setup:
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
         if self.population.n_clients != self.world.n_clients:
-            rule = f"of the world's {self.world.n_clients} clients"
-            raise bad("Setup.population", rule, self.population.n_clients)
+            requirement = f"of the world's {self.world.n_clients} clients"
+            raise bad("Setup.population", requirement, self.population.n_clients)
         object.__setattr__(self, "selector", resolve_for(self.selector, self.population))
         self._check_labels()
         self._check_server_data()
@@ -105,8 +105,8 @@ class Setup:
         """Refuse a method whose signals the server computes itself where it has no examples."""
         signals = self.selector.needs.of_server
         if signals and self.world.validation is None:
-            rule = f"given where the server computes {signals[0].name!r} itself"
-            raise bad("World.validation", rule, None, "Pass World(validation=…), or data.validation in a study.")
+            requirement = f"given where the server computes {signals[0].name!r} itself"
+            raise bad("World.validation", requirement, None, "Pass World(validation=…), or data.validation in a study.")
 
     def _check_pace(self) -> None:
         """Refuse a pace that does not fit, and whatever cannot be served under it, by name."""
@@ -121,8 +121,8 @@ class Setup:
                 raise bad(f"Faults.{name}", "0 under this pace", getattr(self.faults.faults, name), hint)
         if self.combine.remembers and self.combine.remember == "rate" and _changes_rate(self.world.rule):
             hint = "Use remember = 'raw', or a learning rate that stays."
-            rule = "'raw' where updates of several learning rates meet in a step"
-            raise bad("CombineRule.remember", rule, self.combine.remember, hint)
+            requirement = "'raw' where updates of several learning rates meet in a step"
+            raise bad("CombineRule.remember", requirement, self.combine.remember, hint)
 
     def check_deadline(self) -> None:
         """Refuse a deadline that no client can meet, before anything runs."""
@@ -131,8 +131,8 @@ class Setup:
             return
         fastest = float(self.world.costs.quiet_seconds.min())
         if deadline < fastest:
-            rule = f"at least {fastest:.4g} s, in which the fastest client trains and sends"
-            raise bad("pace.deadline", rule, deadline, "Nobody would ever answer.")
+            requirement = f"at least {fastest:.4g} s, in which the fastest client trains and sends"
+            raise bad("pace.deadline", requirement, deadline, "Nobody would ever answer.")
 
     def _check_policy(self, policy: Policy) -> None:
         """Refuse a policy on what simulated clients do not have."""
@@ -158,28 +158,28 @@ class Setup:
                 missing_facts.append(signal.name)
         if missing_facts and not self.world.classes:
             name = type(self.selector).__name__
-            rule = f"run on labels (classification only), since it needs {missing_facts[0]}"
+            requirement = f"run on labels (classification only), since it needs {missing_facts[0]}"
             hint = "Methods that need none: 'auto' (it falls back to sketches of updates), 'uniform', 'oort', 'divfl'."
-            raise bad(name, rule, self.world.targets, hint)
+            raise bad(name, requirement, self.world.targets, hint)
 
     @property
     def cohort_pace(self) -> CohortPace:
-        """The pace for cohorts of this size."""
+        """Return the pace for cohorts of this size."""
         return CohortPace(self.cohort, self.pace)
 
     @property
     def most_rounds(self) -> int:
-        """How many rounds are played at most, whatever they cost."""
+        """Return how many rounds are played at most, whatever they cost."""
         return MOST_ROUNDS if self.horizon is None else self.horizon
 
     @property
     def conditions(self) -> Conditions:
-        """What a method may remark on: the deadline, and whether devices differ."""
+        """Return what a method may remark on: the deadline, whether it follows durations, and whether devices differ."""
         deadline = self.cohort_pace.deadline
         return Conditions(
             deadline=None if deadline == math.inf else deadline,
             deadline_follows=isinstance(self.pace.deadline, Quantile),
-            devices_differ=self.world.fleet.differs,
+            devices_differ=self.world.fleet.devices_differ,
         )
 
     def world_at(self, t: int) -> World:
@@ -189,7 +189,7 @@ class Setup:
             return self.world
         return self.world.variant(owners=owners)
 
-    def reachable(self, t: int, clock: float | None = None) -> Array:
+    def reachable(self, t: int, clock: float) -> Array:
         """Return a mask (N,) of the clients that can be reached in round t, which begins at this second."""
         mask = self._availability_mask(t, clock)
         present = self.faults.present(t)
@@ -201,13 +201,13 @@ class Setup:
                 mask = mask & ~away_mask
         return mask
 
-    def _availability_mask(self, t: int, clock: float | None) -> Array:
+    def _availability_mask(self, t: int, clock: float) -> Array:
         """Return a mask (N,) of the clients that are available, by rounds, or by slots of the clock."""
         n_clients = self.world.n_clients
         if self.availability is None:
             return np.ones(n_clients, bool)
         slot = t
-        if self.pace.slot is not None and clock is not None:
+        if self.pace.slot is not None:
             slot = int(clock // self.pace.slot)
         mask = np.asarray(self.availability.at(slot))
         if mask.dtype != np.bool_ or mask.shape != (n_clients,):

@@ -28,7 +28,7 @@ from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, as_read_only, worst_tenth
 from sortition.core.cohort import NOBODY, Cohort
-from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
+from sortition.core.cost import BYTES_PER_MEGABYTE, BYTES_PER_NUMBER, Currency
 from sortition.core.guards.answer_screening import Answers, row_norms
 from sortition.core.population import Population
 from sortition.core.questions import Measure, Reading
@@ -46,24 +46,32 @@ from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.batteries import DailyLife
 from sortition.simulation.current_round import (
-    LANES,
+    TRAFFIC_PURPOSES,
     CohortAtWork,
     CurrentRound,
     ScreenedTraining,
     SentCohort,
     SoundUpdates,
-    as_rows,
     screen_updates,
+    stack_received_updates,
 )
 from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import Trainings, joined_readings
+from sortition.simulation.round_cache import PendingTrainings, joined_readings
 from sortition.simulation.setup import Setup, model_size
-from sortition.simulation.world import NUMBER, TrainedCohort, World
+from sortition.simulation.world import CohortReturn, World, is_evaluation_due
 
 PATIENCE = 600.0  # simulated seconds that a server waits for somebody eligible before it skips a round
 NO_CRASH = len(POINTS)  # a point that no round reaches
-SAVED_ATTRIBUTES = ("params", "server", "memory", "local", "clock", "totals", "test")  # that a crash must not change
+SAVED_ATTRIBUTES = (
+    "params",
+    "server_state",
+    "update_memory",
+    "optimiser_states",
+    "clock",
+    "totals",
+    "test_figures",
+)  # that a crash must not change
 
 
 def start(setup: Setup, played: int = 0) -> Simulation:
@@ -84,14 +92,21 @@ def run(
     """Play until ``rounds`` have been played, or to the end; stop early when ``on_record`` returns True."""
     if simulation is None:
         simulation = start(setup)
-    while not simulation.has_ended if rounds is None else simulation.played < rounds:
+    while _goes_on(simulation, rounds):
         record = simulation.play_round()
         if on_record is not None and on_record(simulation, record) is True:
             break
     return simulation
 
 
-def train_all(trainings: Sequence[Trainings]) -> None:
+def _goes_on(simulation: Simulation, rounds: int | None) -> bool:
+    """Tell whether another round is to be played: until so many have been, or to the end."""
+    if rounds is None:
+        return not simulation.has_ended
+    return simulation.played < rounds
+
+
+def train_all(trainings: Sequence[PendingTrainings]) -> None:
     """Train for several runs at once; each is charged its share of the seconds, by examples."""
     started_at = time.perf_counter()
     waiting = [(training, part) for training in trainings for part in training.parts if part.ids.size]
@@ -161,16 +176,16 @@ class Simulation:
 
     Attributes:
         params: the model (P,).
-        server: what the server's step remembers.
-        memory: what the combining rule remembers.
-        local: what the clients' optimisers remember.
+        server_state: what the server's step remembers.
+        update_memory: what the combining rule remembers.
+        optimiser_states: what the clients' optimisers remember.
         clock: simulated seconds.
         totals: traffic and computing so far.
-        test: the test figures of these params, where they are known.
-        client_scores: (N,) accuracies, or the task's metric, of the last evaluation of every client.
+        test_figures: the test figures of these params, where they are known.
+        client_scores: (N,) every client's accuracy, or the task's metric, after a round that evaluated them; else None.
         timings: wall-clock seconds of the last round, by part.
         registrar: the registrar, one object over all rounds.
-        seen: durations of the last trainings, in simulated seconds; infinite where no answer came.
+        recent_durations: durations of the last trainings, in simulated seconds; infinite where no answer came.
         current: the round that is being played.
     """
 
@@ -179,15 +194,15 @@ class Simulation:
         initial = setup.world.initial
         self.setup = setup
         self.params: Vector = sealed(initial)
-        self.server: StepState = setup.step.init(initial.size)
-        self.memory: UpdateMemory | None = setup.combine.init(initial.size, setup.world.n_clients)
-        self.local: LocalStates | None = setup.world.states
+        self.server_state: StepState = setup.step.init(initial.size)
+        self.update_memory: UpdateMemory | None = setup.combine.init(initial.size, setup.world.n_clients)
+        self.optimiser_states: LocalStates | None = setup.world.states
         self.clock = 0.0
-        self.totals: dict[str, int] = dict.fromkeys((*LANES, "passes", "steps"), 0)
-        self.test: dict[str, float] | None = None
+        self.totals: dict[str, int] = dict.fromkeys((*TRAFFIC_PURPOSES, "passes", "steps"), 0)
+        self.test_figures: dict[str, float] | None = None
         self.client_scores: Floats | None = None
         self.timings: dict[str, float] = {}
-        self.seen: deque[float] = deque(maxlen=SEEN)
+        self.recent_durations: deque[float] = deque(maxlen=SEEN)
         self.current = CurrentRound.of(setup.world, 0)
         self._size = model_size(setup.world)
         self._crash_index = NO_CRASH  # the first of POINTS at which the server crashes
@@ -197,7 +212,7 @@ class Simulation:
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
         driver_class = DisturbedDriver if setup.faults.faults.disturb_server else Driver
         self.driver = driver_class(self, selection, setup.cohort_pace, policy=self.policy)
-        self.driver.durations = self.seen
+        self.driver.durations = self.recent_durations
         self.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         self.driver.registrar = self.registrar
         if setup.shadows:
@@ -208,17 +223,17 @@ class Simulation:
 
     @property
     def played(self) -> int:
-        """How many steps were made: versions of the model, without the first."""
+        """Return how many steps were made, each of which made a version of the model."""
         return self.registrar.version
 
     @property
     def has_ended(self) -> bool:
-        """Whether all rounds have been played, or their cost has reached the limit."""
+        """Tell whether all rounds have been played, or their cost has reached the limit."""
         return self._ends_with(self.played, self.totals)
 
     @property
     def share_of_limit(self) -> float | None:
-        """How near its end a run is whose cost ends it, 0 to 1: by its cost, or by rounds where these are nearer."""
+        """Return how near its end a run is, 0 to 1, by its cost or by its rounds; None where no cost ends it."""
         until = self.setup.until
         if until is None:
             return None
@@ -234,7 +249,7 @@ class Simulation:
 
     @property
     def reported(self) -> tuple[Signal, ...]:
-        """The signals that clients report with their updates."""
+        """Return the signals that clients report with their updates."""
         return tuple(signal for signal in self.registrar.needs.reports if signal.of != "server")
 
     # -- a round -------------------------------------------------------------------------------------------------------
@@ -244,7 +259,7 @@ class Simulation:
         self.before_training()
         return self.after_training()
 
-    def before_training(self) -> Trainings:
+    def before_training(self) -> PendingTrainings:
         """Play the first half of a round: choose a cohort and return its training, which the caller may do beforehand.
 
         If the server crashes here, start over from the saved state; it crashes at most once a round.
@@ -271,7 +286,7 @@ class Simulation:
             self._open_round()
             return self._close_round()
 
-    def _open_round(self) -> Trainings:
+    def _open_round(self) -> PendingTrainings:
         self.driver.open_round()
         self.driver.dispatch()
         self.current.opened_at = time.perf_counter()
@@ -298,7 +313,7 @@ class Simulation:
         """Return what the next round depends on."""
         arrays, header = self.registrar.export()
         attributes = {name: getattr(self, name) for name in SAVED_ATTRIBUTES}
-        attributes["seen"] = self.seen.copy()
+        attributes["recent_durations"] = self.recent_durations.copy()
         return SavedServer(
             attributes=attributes,
             registrar_arrays={name: array.copy() for name, array in arrays.items()},
@@ -311,7 +326,7 @@ class Simulation:
         if self._saved is not None:
             for name, value in self._saved.attributes.items():
                 setattr(self, name, value)
-            self.driver.durations = self.seen
+            self.driver.durations = self.recent_durations
             self.registrar.restore(self._saved.registrar_arrays, self._saved.registrar_header)
             self.policy.restore(self._saved.policy_counts)
         self._crash_index = NO_CRASH
@@ -325,7 +340,7 @@ class Simulation:
         world = self.setup.world_at(t)
         self.current = CurrentRound.of(world, t)
         self._note_newcomers(t)
-        self.current.world = world.beginning(self.clock, self.local)
+        self.current.world = world.beginning(self.clock, self.optimiser_states)
         return self._admitted(np.flatnonzero(self.setup.reachable(t, self.clock)), t)
 
     def _admitted(self, reachable: Ids, t: int) -> Ids:
@@ -351,15 +366,15 @@ class Simulation:
         """Note who joined, and forget what was remembered of those whose ids others took."""
         faults = self.setup.faults
         taken_ids = faults.taken(t)
-        new_ids = range(faults.size(max(0, t - 1)), faults.size(t))
-        if new_ids:
-            self.current.joined["joined"] = list(new_ids)
+        new_ids = faults.newcomers(t)
+        if new_ids.size:
+            self.current.joined["joined"] = new_ids.tolist()
         if taken_ids.size:
             self.current.joined["taken"] = taken_ids.tolist()
-            if self.memory is not None:
-                self.memory = self.memory.without(taken_ids)
-            if self.local is not None:
-                self.local = self.local.without(taken_ids)
+            if self.update_memory is not None:
+                self.update_memory = self.update_memory.without(taken_ids)
+            if self.optimiser_states is not None:
+                self.optimiser_states = self.optimiser_states.without(taken_ids)
 
     def population(self) -> Population | None:
         """Return what is known of the clients if some joined or took an id over; charge the facts that they send."""
@@ -369,10 +384,10 @@ class Simulation:
         n_clients = faults.size(t)
         n_senders = n_clients  # in the first round everybody sends its facts
         if t > 0:
-            n_senders = n_clients - faults.size(t - 1) + n_taken
+            n_senders = faults.newcomers(t).size + n_taken
         population = self.registrar.population
         numbers_per_client = sum(getattr(population, name)[:1].size for name in self.registrar.needs.reads)
-        self.current.ledger.facts(numbers_per_client * n_senders)
+        self.current.ledger.charge_facts(numbers_per_client * n_senders)
         if n_clients > population.n_clients or n_taken:
             return self.setup.known(t)
         return None
@@ -395,8 +410,8 @@ class Simulation:
         current.n_lost_answers += len(reading) - len(in_time) - len(too_late)
         current.late_readings.append(too_late)
         current.n_late_answers += len(too_late)
-        current.ledger.question(question, in_time)
-        current.ledger.bytes["wasted_up"] += NUMBER * int(too_late.values.size)
+        current.ledger.charge_question(question, in_time)
+        current.ledger.bytes["wasted_up"] += BYTES_PER_NUMBER * int(too_late.values.size)
         current.seconds_asking += self._charge_question(world, question, turn.index)
         current.wall_seconds_asking += time.perf_counter() - started_at
         return faults.damage(turn.index, in_time)
@@ -409,12 +424,12 @@ class Simulation:
         seconds = 0.0
         if question.after is not None:
             members = question.after.ids
-            ledger.rehearse(world.costs.examples(members), world.costs.steps(members))
+            ledger.charge_rehearsal(world.costs.examples(members), world.costs.steps(members))
             seconds += float(world.costs.seconds(members, t).max(initial=0.0))
         if signal.of in ("pairs", "device"):
             return seconds
         if signal.of == "training":
-            ledger.compute(ids, world.costs.examples(ids), world.costs.steps(ids))
+            ledger.charge_computing(ids, world.costs.examples(ids), world.costs.steps(ids))
             return seconds + float(world.costs.seconds(ids, t).max(initial=0.0))
         purpose = "training" if signal.backward else "forward"  # a gradient costs what a step of training does
         ledger.passes[purpose] += int(world.costs.examples_read(signal, ids).sum())
@@ -446,7 +461,7 @@ class Simulation:
             target=self.setup.cohort_pace.target(cohort),
             t=t,
             silent=members.fates >= 0,
-            limit=self.setup.cohort_pace.deadline_after(self.seen),
+            limit=self.setup.cohort_pace.deadline_after(self.recent_durations),
         )
         current.ledger.passes["wasted"] += int(examples[~end.answered].sum())
         current.at_work = CohortAtWork(
@@ -455,7 +470,7 @@ class Simulation:
         to_train = current.at_work.answering
         if self._folds(to_train.size):  # then it is trained when the round is closed, block by block
             to_train = NOBODY
-        current.training = Trainings([world.training(self.params, to_train, self.reported, t)])
+        current.training = PendingTrainings([world.training(self.params, to_train, self.reported, t)])
 
     def _sent_to_work(self, turn: Turn, cohort: Cohort) -> tuple[SentCohort, Ids]:
         """Charge the computing of a cohort; return who falls silent, and on how many examples each client computes."""
@@ -468,7 +483,7 @@ class Simulation:
         examples = _done_part(costs.examples(ids), progress)
         steps = _done_part(costs.steps(ids), progress)
         started = fates != FATES.index("before")
-        self.current.ledger.compute(ids[started], examples[started], steps[started])
+        self.current.ledger.charge_computing(ids[started], examples[started], steps[started])
         return members, examples
 
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
@@ -479,16 +494,18 @@ class Simulation:
         screened = self._train(turn, cohort, at_work.answering)
         outcome = screened.outcome
         n_unused = int(at_work.end.late.sum()) + at_work.members.with_fate("after").size
-        current.ledger.training(at_work.members.started, int(at_work.end.answered.sum()), n_unused)
+        current.ledger.charge_training(at_work.members.started, int(at_work.end.answered.sum()), n_unused)
         reports = self.setup.faults.reports(turn.index, outcome)
-        reports = self._take(screened, reports, examples=current.world.costs.examples(outcome.ids))
+        reports = self._keep_results(screened, reports, examples=current.world.costs.examples(outcome.ids))
         current.watch.lap("train", less=idle_seconds)
         self.crash_if_due("finish")
         self.note_durations(at_work.seconds, n_unanswered=int((~at_work.end.answered).sum()))
         durations = at_work.seconds[screened.is_sound]
         return Arrivals(screened.sound_ids, screened.reasons, durations=durations, reports=reports)
 
-    def _take(self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids) -> dict[str, Answers]:
+    def _keep_results(
+        self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids
+    ) -> dict[str, Answers]:
         """Keep the results of a training for the step: sound updates, their losses, optimisers' states.
 
         Return what the clients of sound updates, and the server, report.
@@ -500,7 +517,7 @@ class Simulation:
         """
         current = self.current
         outcome = screened.outcome
-        current.ledger.reports(self.reported, outcome.reports)
+        current.ledger.charge_reports(self.reported, outcome.reports)
         current.updates = screened.updates
         current.losses = outcome.losses[screened.is_sound]
         sound_ids = screened.sound_ids
@@ -508,31 +525,31 @@ class Simulation:
             reports = {name: _restricted(answers, sound_ids) for name, answers in reports.items()}
             if self.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
                 current.ledger.passes["wasted"] += int(examples[~screened.is_sound].sum())
-        if outcome.states is not None and self.local is not None:
-            self.local = self.local.after(outcome.ids, outcome.states)
+        if outcome.states is not None and self.optimiser_states is not None:
+            self.optimiser_states = self.optimiser_states.after(outcome.ids, outcome.states)
         return reports | self._server_reports(sound_ids)
 
     def note_durations(self, seconds: Floats, n_unanswered: int) -> None:
         """Remember how long trainings took, where the deadline follows them."""
         if isinstance(self.setup.pace.deadline, Quantile):
-            self.seen.extend(seconds.tolist())
-            self.seen.extend([math.inf] * n_unanswered)
+            self.recent_durations.extend(seconds.tolist())
+            self.recent_durations.extend([math.inf] * n_unanswered)
 
     def _train(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
         """Train these members, and let the guards judge their updates."""
         if self._folds(ids.size):
             return self._train_folded(turn, cohort, ids)
         outcome = self.current.world.train(self.params, ids, self.reported, turn.index)
-        updates = as_rows(self.setup.faults.updates(turn.index, outcome), self.params)
+        updates = stack_received_updates(self.setup.faults.updates(turn.index, outcome), self.params)
         return screen_updates(outcome, updates, turn.judge_updates)
 
     def _train_folded(self, turn: Turn, cohort: Cohort, ids: Ids) -> ScreenedTraining:
         """Train a large cohort block by block, and keep only the weighted sum of its updates."""
-        outcome, lengths, total = self._fold(ids, cohort.weights_of(ids)[0], self.reported)
+        outcome, lengths, total = self._train_and_sum(ids, cohort.weights_of(ids)[0], self.reported)
         refused_rows = turn.judge_updates(ids, lengths).refused_rows
         sound_ids = np.delete(ids, list(refused_rows))
         if refused_rows and sound_ids.size:  # the others train once more, to the same bits
-            _, _, total = self._fold(sound_ids, cohort.weights_of(sound_ids)[0], ())
+            _, _, total = self._train_and_sum(sound_ids, cohort.weights_of(sound_ids)[0], ())
         return ScreenedTraining(outcome, refused_rows, SoundUpdates(rows=outcome.deltas, total=total))
 
     def _folds(self, n_clients: int) -> bool:
@@ -554,16 +571,18 @@ class Simulation:
             or self.setup.guards.clip
         )
 
-    def _fold(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
+    def _train_and_sum(
+        self, ids: Ids, weights: Floats, signals: Sequence[Signal]
+    ) -> tuple[CohortReturn, Floats, Vector]:
         """Train block by block; return what is left of the cohort, its updates' norms (k,), and Σ a_k Δ_k (P,)."""
         current = self.current
         params = self.params
         total: Array = np.zeros(())
         lengths: list[Floats] = []
-        blocks: list[TrainedCohort] = []
+        blocks: list[CohortReturn] = []
         n_trained = 0
         for block in current.world.train_in_blocks(params, ids, signals, current.t):
-            deltas = as_rows(self.setup.faults.updates(current.t, block), params)
+            deltas = stack_received_updates(self.setup.faults.updates(current.t, block), params)
             lengths.append(row_norms(deltas))
             block_weights = weights[n_trained : n_trained + block.ids.size]
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that are refused when all have been made
@@ -605,33 +624,33 @@ class Simulation:
         if not cohort.ids.size:
             self._wait_for_somebody()
         if done.size:
-            self._move(cohort, done, weights, current.updates)
+            self._advance_model(cohort, done, weights, current.updates)
         return {}
 
-    def _move(self, cohort: Cohort, ids: Ids, weights: Floats, updates: SoundUpdates) -> None:
+    def _advance_model(self, cohort: Cohort, ids: Ids, weights: Floats, updates: SoundUpdates) -> None:
         """Make the next model."""
         update = updates.total
         if update is None:
-            update, self.memory = self.setup.combine.apply(
+            update, self.update_memory = self.setup.combine.apply(
                 ids,
                 weights,
                 updates.rows,
-                self.memory,
+                self.update_memory,
                 clients=self.registrar.population.n_clients,
                 rate=self.current.world.rule.lr_at(self.current.t),
                 mass=cohort.mass,
             )
         update = clip_update(update, updates.norm_limit)
-        params, self.server = self.setup.step.apply(self.params, update, self.server)
+        params, self.server_state = self.setup.step.apply(self.params, update, self.server_state)
         self.params = sealed(params)
-        self.test = None
+        self.test_figures = None
 
     def elapsed(self) -> float | None:
         """Return the simulated seconds since the start; None where all devices are alike.
 
         There seconds are another count of rounds, and no method should spend anything to save them.
         """
-        if self.current.world.fleet.differs:
+        if self.current.world.fleet.devices_differ:
             return self.clock
         return None
 
@@ -693,15 +712,12 @@ class Simulation:
         """Return test figures and clients' figures, in the rounds in which they are due, and in the last one."""
         evaluator = self.current.world.evaluator
         figures: dict[str, Any] = {}
-
-        def is_due(every: int) -> bool:
-            return every > 0 and (is_last or (t + 1) % every == 0)
-
-        if is_due(self.setup.evaluate_every):
-            if self.test is None:
-                self.test = evaluator.score(self.params)
-            figures["test"] = self.test
-        if is_due(self.setup.clients_every):
+        if is_evaluation_due(t, self.setup.evaluate_every, is_last=is_last):
+            if self.test_figures is None:
+                self.test_figures = evaluator.score(self.params)
+            figures["test"] = self.test_figures
+        self.client_scores = None
+        if is_evaluation_due(t, self.setup.clients_every, is_last=is_last):
             self.client_scores = evaluator.client_scores(self.params)
             figures["clients"] = client_figures(self.client_scores, higher_is_better=evaluator.higher_is_better)
         return figures
@@ -799,8 +815,8 @@ def client_figures(scores: Floats, *, higher_is_better: bool = True) -> dict[str
 
 
 def costs_so_far(played: int, clock: float, totals: Mapping[str, int]) -> dict[Currency, float]:
-    """What a run has cost after so many rounds, at this clock, with these totals of traffic and computing."""
-    megabytes = sum(totals[lane] for lane in LANES) / BYTES_PER_MEGABYTE
+    """Return what a run has cost after so many rounds, at this clock, with these totals of traffic and computing."""
+    megabytes = sum(totals[lane] for lane in TRAFFIC_PURPOSES) / BYTES_PER_MEGABYTE
     return {"rounds": float(played), "seconds": clock, "megabytes": megabytes, "passes": float(totals["passes"])}
 
 
@@ -823,11 +839,11 @@ def _restricted(answers: Answers, ids: Ids) -> Answers:
     return {client: row for client, row in answers.items() if client in ids}
 
 
-def _joined(blocks: Sequence[TrainedCohort], signals: Sequence[Signal]) -> TrainedCohort:
+def _joined(blocks: Sequence[CohortReturn], signals: Sequence[Signal]) -> CohortReturn:
     """Return all blocks as one cohort."""
     ids = np.concatenate([block.ids for block in blocks])
     reports = {signal.name: joined_readings([block.reports[signal.name] for block in blocks]) for signal in signals}
-    return TrainedCohort(
+    return CohortReturn(
         ids=ids,
         deltas=np.concatenate([block.deltas for block in blocks]),
         reports=reports,

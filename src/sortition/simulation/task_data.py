@@ -8,7 +8,7 @@ import numpy as np
 
 from sortition.core.errors import bad
 from sortition.data.dataset import Dataset
-from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
+from sortition.learning.task import COMPUTED_BY_MODEL, CROSS_ENTROPY, TaskRule
 
 LABELS_ONLY = "labels, whole numbers 0, 1, … of shape (n,), where no loss is given (classification only)"
 OTHER_LOSSES = (
@@ -24,8 +24,8 @@ def data_for(data: Dataset, task: TaskRule | None) -> Dataset:
         return data
     if task.loss == CROSS_ENTROPY:
         if not data.classes and data.y_train.dtype.kind == "f":
-            rule = "labels, whole numbers, where the loss is 'cross-entropy' (classification only)"
-            raise bad(f"{data.name}.y", rule, _with_range(data), OTHER_LOSSES)
+            requirement = "labels, whole numbers, where the loss is 'cross-entropy' (classification only)"
+            raise bad(f"{data.name}.y", requirement, _with_range(data), OTHER_LOSSES)
         return data
     is_real = data.y_train.dtype.kind == "f"
     if (task.wants_numbers and not is_real) or data.float_labels:
@@ -37,7 +37,7 @@ def outputs_for(data: Dataset, task: TaskRule | None) -> int:
     """Return how many outputs an example has that a model by name gives: one a label, or one a number of a target."""
     if data.classes:
         return data.classes
-    if task is not None and task.loss in (CROSS_ENTROPY, MODELS_OWN) and data.y_train.dtype.kind == "i":
+    if task is not None and task.loss in (CROSS_ENTROPY, COMPUTED_BY_MODEL) and data.y_train.dtype.kind == "i":
         return int(max(data.y_train.max(), data.y_test.max())) + 1
     return max(1, prod(data.y_train.shape[1:]))
 

@@ -1,6 +1,6 @@
-"""The simulator's clients: a data set split over clients, a model and a local rule, behind two verbs.
+"""The simulator's clients: a data set split over them, a model and a local rule. They answer questions and train.
 
-``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> TrainedCohort``
+``measure(params, question, t) -> Reading`` answers a question; ``train(params, ids, signals, t) -> CohortReturn``
 trains a cohort and computes what it reports. Models are flat float32 vectors: params (P,), deltas (k, P). Everything
 random depends on (seed, t, client); a client costs nothing until it is asked or selected. ``world.costs`` says what
 work costs (examples, SGD steps, simulated seconds), ``world.evaluator`` how good a model is.
@@ -21,6 +21,7 @@ from torch import nn
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
 from sortition.core.cohort import NOBODY, Cohort
+from sortition.core.cost import BYTES_PER_NUMBER
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.population import Population
@@ -38,17 +39,23 @@ from sortition.simulation.attacks import Adversaries, Attacks
 from sortition.simulation.devices import FORWARD, ClientData, Devices, Fleet
 from sortition.simulation.holdings import Holdings, means
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import RoundCache, Training, in_blocks, joined_readings, tracked_by, updates_of
+from sortition.simulation.round_cache import (
+    PendingTraining,
+    RoundCache,
+    group_by_block,
+    joined_readings,
+    tracked_by,
+    updates_of,
+)
 from sortition.simulation.task_data import data_for, is_multi_label
 
 MEASURED = ("train", "holdout")
 EXAMPLES_OF_A_BLOCK = 4096  # whose outputs are in memory together
-NUMBER = 4  # bytes
 OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedCohort:
+class CohortReturn:
     """What came back from a cohort, one row per id.
 
     Attributes:
@@ -74,17 +81,22 @@ class Costs:
 
     Attributes:
         rule: local training.
-        trained: who trains on which examples.
-        measured: who measures losses on which examples.
+        training_parts: who trains on which examples.
+        measured_parts: who measures losses on which examples.
         fleet: the clients' devices.
-        size: how many numbers the model has.
+        n_parameters: how many numbers the model has.
     """
 
     rule: LocalRule
-    trained: Holdings
-    measured: Holdings
+    training_parts: Holdings
+    measured_parts: Holdings
     fleet: Fleet
-    size: int
+    n_parameters: int
+
+    @property
+    def model_bytes(self) -> int:
+        """Return the bytes of the model."""
+        return BYTES_PER_NUMBER * self.n_parameters
 
     def examples(self, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute forward and backward when they train (k,)."""
@@ -96,8 +108,8 @@ class Costs:
 
     @cached_property
     def _unique_sizes(self) -> tuple[Ids, Ids]:
-        """The different sizes of clients, and which of them each client has."""
-        return np.unique(self.trained.sizes, return_inverse=True)
+        """Return the different sizes of clients, and which of them each client has."""
+        return np.unique(self.training_parts.sizes, return_inverse=True)
 
     @property
     def _size_index(self) -> Ids:
@@ -113,36 +125,40 @@ class Costs:
 
     def seconds(self, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model, train and answer (k,)."""
-        model_bytes = NUMBER * self.size
-        return self.fleet.seconds(ids, t, self.examples(ids), down=model_bytes, up=model_bytes)
+        return self.fleet.seconds(ids, t, self.examples(ids), down=self.model_bytes, up=self.model_bytes)
 
     @property
     def quiet_seconds(self) -> Floats:
-        """Time in which each client receives the model, trains and answers (N,), at no busy hour, without jitter."""
+        """Return the seconds (N,) in which each client receives, trains and answers, at quiet hours, without jitter."""
         fleet = self.fleet
         everybody = np.arange(fleet.n_clients)
-        sending = NUMBER * self.size / fleet.bandwidth_down + NUMBER * self.size / fleet.bandwidth_up
+        sending = self.model_bytes / fleet.bandwidth_down + self.model_bytes / fleet.bandwidth_up
         return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
 
     def resources(self, client: int, t: int) -> Floats:
         """Return the time (2,) in which a client trains, and in which it sends the model once."""
         n_examples = int(self.examples(np.array([client]))[0])
-        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, NUMBER * self.size])
+        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, self.model_bytes])
 
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute when they answer a signal of the model (k,)."""
         if signal.backward:  # a gradient is that of the training part
-            return self.trained.sizes[ids]
-        sizes = self.measured.sizes[ids]
+            return self.training_parts.sizes[ids]
+        sizes = self.measured_parts.sizes[ids]
         if signal.compute is BATCH_LOSS.compute and self.rule.batch is not None:
             return np.minimum(sizes, self.rule.batch)
         return sizes
 
     def seconds_read(self, signal: Signal, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model and answer a signal of it (k,)."""
-        n_bytes = NUMBER * (self.size + signal.floats_down)
+        n_bytes = BYTES_PER_NUMBER * (self.n_parameters + signal.floats_down)
         cost_of_pass = 1.0 if signal.backward else FORWARD
         return self.fleet.seconds(ids, t, cost_of_pass * self.examples_read(signal, ids), down=n_bytes)
+
+
+def is_evaluation_due(t: int, every: int, *, is_last: bool) -> bool:
+    """Tell whether round t is evaluated where every so many rounds are, and the last one; 0: none is."""
+    return every > 0 and (is_last or (t + 1) % every == 0)
 
 
 @dataclass(frozen=True)
@@ -161,7 +177,7 @@ class Evaluator:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher score of a client is a better one."""
+        """Tell whether a higher score of a client is a better one."""
         return self.test.objective is None or bool(self.test.objective.rule.higher_is_better)
 
     def score(self, params: Vector) -> dict[str, float]:
@@ -263,13 +279,15 @@ class World:
         self.seed = seed
         self.targets = data.describe_targets()
         self._is_multi_label = is_multi_label(data)
-        self.holdings = Holdings(clients, len(self.y), "World.clients")
-        if self.holdings.sizes.min() < 1:
-            raise bad("World.clients", "≥ 1 training example each", f"client {self.holdings.sizes.argmin()} with none")
-        self.evaluated = self.holdings
+        self.training_parts = Holdings(clients, len(self.y), "World.clients")
+        if self.training_parts.sizes.min() < 1:
+            raise bad(
+                "World.clients", "≥ 1 training example each", f"client {self.training_parts.sizes.argmin()} with none"
+            )
+        self.evaluation_parts = self.training_parts
         if holdout is not None:
-            self.evaluated = self._evaluation_parts(clients, holdout)
-        self.measured = self.evaluated if measured_on == "holdout" else self.holdings
+            self.evaluation_parts = self._evaluation_parts(clients, holdout)
+        self.measured_parts = self.evaluation_parts if measured_on == "holdout" else self.training_parts
         self.validation: Ids | None = None
         if validation is not None:
             self.validation = self._server_examples(validation)
@@ -297,13 +315,13 @@ class World:
     def _check_attacks(self, attacks: Attacks) -> None:
         """Refuse attacks that forge label counts where there are none."""
         if attacks.kind in OF_LABELS and not self.has_label_counts:
-            rule = "one that forges no label counts where the task has no labels (classification only)"
-            raise bad("Attacks.kind", rule, attacks.kind)
+            requirement = "one that forges no label counts where the task has no labels (classification only)"
+            raise bad("Attacks.kind", requirement, attacks.kind)
 
     def _server_examples(self, validation: npt.ArrayLike) -> Ids:
         """Return the examples of the server; refuse those that a client holds."""
         examples = Holdings([validation], len(self.y), "World.validation").order
-        clients_examples = np.concatenate([self.holdings.order, self.evaluated.order])
+        clients_examples = np.concatenate([self.training_parts.order, self.evaluation_parts.order])
         if examples.size == 0 or np.isin(examples, clients_examples).any():
             raise bad("World.validation", "examples that no client holds, one at least", f"{examples.size} examples")
         return examples
@@ -322,7 +340,7 @@ class World:
         modules = self.learner.model.modules()
         if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in modules):
             return
-        sizes = self.holdings.sizes
+        sizes = self.training_parts.sizes
         rows = np.minimum(sizes, rule.batch or sizes)
         last_batch_is_one = (sizes - 1) % rows == 0
         if rule.steps is not None:
@@ -337,7 +355,7 @@ class World:
         """Give the clients devices, which may go with their data."""
         data = None
         if devices.slow is not None:
-            data = ClientData(self.holdings.sizes, self.label_counts if self.has_label_counts else None)
+            data = ClientData(self.training_parts.sizes, self.label_counts if self.has_label_counts else None)
         return Fleet(devices, self.n_clients, self.seed, data)
 
     def _prepare(self, rule: LocalRule, fleet: Fleet) -> None:
@@ -348,38 +366,42 @@ class World:
         self.fleet = fleet
         self.states = LocalStates.empty(rule, self.learner)
         self.costs = Costs(
-            rule=rule, trained=self.holdings, measured=self.measured, fleet=fleet, size=self.initial.size
+            rule=rule,
+            training_parts=self.training_parts,
+            measured_parts=self.measured_parts,
+            fleet=fleet,
+            n_parameters=self.initial.size,
         )
-        self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluated)
-        self.cache = RoundCache(self, self.initial, -1)  # of the model that was asked or trained last
+        self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluation_parts)
+        self.cache = RoundCache.empty(self)  # of the model that was asked or trained last
 
     @property
     def n_clients(self) -> int:
-        """The number of clients, N."""
-        return len(self.holdings)
+        """Return the number of clients, N."""
+        return len(self.training_parts)
 
     @property
     def initial(self) -> Vector:
-        """The model before the first round (P,)."""
+        """Return the model before the first round (P,)."""
         return self.learner.initial
 
     @property
     def has_label_counts(self) -> bool:
-        """Whether examples have labels that can be counted: one each, or a mask of several."""
+        """Tell whether examples have labels that can be counted: one each, or a mask of several."""
         return bool(self.classes) or self._is_multi_label
 
     @cached_property
     def label_counts(self) -> Ids:
-        """(N, classes) training examples per client and label; an example with a mask counts for all of its labels."""
+        """Return the examples (N, classes) of each client by label; one with a mask counts for all of its labels."""
         if self.classes:
-            return self.holdings.label_counts(self.y, self.classes)
+            return self.training_parts.label_counts(self.y, self.classes)
         if self._is_multi_label:
-            return self.holdings.mask_counts(self.y)
+            return self.training_parts.mask_counts(self.y)
         raise bad("label counts", "asked of labels (classification only)", self.targets)
 
     @cached_property
     def outputs(self) -> int:
-        """How many numbers the model gives for an example, or for a step of a sequence."""
+        """Return how many numbers the model gives for an example, or for a step of a sequence."""
         if self.classes:
             return self.classes
         outputs = self.learner.passes.first_outputs(self.initial, 1)
@@ -387,7 +409,7 @@ class World:
 
     def population(self, **more_facts: Any) -> Population:
         """Return sizes and label counts as clients claim them, and facts that the caller adds (``groups`` …)."""
-        facts: dict[str, Any] = {"sizes": self.holdings.sizes}
+        facts: dict[str, Any] = {"sizes": self.training_parts.sizes}
         if self.has_label_counts:
             facts["label_counts"] = self.label_counts
         facts |= more_facts
@@ -424,16 +446,18 @@ class World:
         if fleet is not self.fleet:
             twin.fleet = fleet
             twin.costs = replace(self.costs, fleet=fleet)
-        twin.cache = RoundCache(twin, self.initial, -1)
+        twin.cache = RoundCache.empty(twin)
         return twin
 
     def _reassign(self, owners: Ids) -> None:
         """Let client k hold the data of client ``owners[k]``; holdings that are one object stay one."""
-        is_evaluated_on_training = self.evaluated is self.holdings
-        is_measured_on_evaluation = self.measured is self.evaluated
-        self.holdings = self.holdings.reassigned(owners)
-        self.evaluated = self.holdings if is_evaluated_on_training else self.evaluated.reassigned(owners)
-        self.measured = self.evaluated if is_measured_on_evaluation else self.holdings
+        is_evaluated_on_training = self.evaluation_parts is self.training_parts
+        is_measured_on_evaluation = self.measured_parts is self.evaluation_parts
+        self.training_parts = self.training_parts.reassigned(owners)
+        self.evaluation_parts = (
+            self.training_parts if is_evaluated_on_training else self.evaluation_parts.reassigned(owners)
+        )
+        self.measured_parts = self.evaluation_parts if is_measured_on_evaluation else self.training_parts
         self.__dict__.pop("label_counts", None)  # the cached ones are of the earlier owners
 
     def measure(self, params: Vector, question: Measure, t: int) -> Reading:
@@ -441,26 +465,27 @@ class World:
         if question.after is None:
             return self._answers(self._cache_of(params, t), question.signal, question.ids)
         trial_model = self.rehearse(params, question.after, t)
-        return self._answers(RoundCache(self, trial_model, t, "rehearsal"), question.signal, question.ids)
+        cache = RoundCache(self, trial_model, t, "rehearsal", self._cache_of(params, t).version)
+        return self._answers(cache, question.signal, question.ids)
 
-    def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Training:
+    def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> PendingTraining:
         """Return what :meth:`train` has to train; the caller may do it beforehand."""
         return self._cache_of(params, t).training(ids, tracked_by(signals))
 
-    def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
+    def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> CohortReturn:
         """Train ``ids`` from ``params``; return the updates, and the signals that clients report with them."""
         self.training(params, ids, signals, t).alone()
         return self.outcome([(self._cache_of(params, t), ids)], signals, self.costs.seconds(ids, t))
 
-    def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[TrainedCohort]:
+    def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[CohortReturn]:
         """Train some clients at a time; their updates are forgotten before the next ones train."""
         cache = self._cache_of(params, t)
-        for block in cache.in_blocks(ids, tracked_by(signals), max_bytes=0):
+        for block in cache.train_block_by_block(ids, tracked_by(signals), max_bytes=0):
             yield self.outcome([(cache, block)], signals, self.costs.seconds(block, t))
 
     def outcome(
         self, parts: Sequence[tuple[RoundCache, Ids]], signals: Sequence[Signal], durations: Floats
-    ) -> TrainedCohort:
+    ) -> CohortReturn:
         """Return what trainings gave, as clients send it.
 
         Args:
@@ -469,13 +494,13 @@ class World:
             durations: (k,) simulated seconds of all these trainings.
         """
         ids = np.concatenate([NOBODY, *(trained_ids for _, trained_ids in parts)])
-        blocks = in_blocks([result for cache, trained_ids in parts for result in cache.results(trained_ids)])
+        blocks = group_by_block([result for cache, trained_ids in parts for result in cache.results(trained_ids)])
         states = [block.states[rows] for block, rows in blocks if block.states is not None]
         reports: dict[str, Reading] = {}
         for signal in signals:
             readings = [cache.read(signal, trained_ids) for cache, trained_ids in parts]
             reports[signal.name] = self._as_sent(signal, joined_readings(readings))
-        return TrainedCohort(
+        return CohortReturn(
             ids=ids,
             deltas=self._updates_as_sent(ids, updates_of(blocks, self.initial.size)),
             reports=reports,
@@ -486,7 +511,8 @@ class World:
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """Return the model that a cohort would give; its training has randomness of its own."""
-        deltas = RoundCache(self, params, t, "rehearsal").updates(cohort.ids)
+        version = self._cache_of(params, t).version
+        deltas = RoundCache(self, params, t, "rehearsal", version).updates(cohort.ids)
         return params + weighted_sum(cohort.weights, self._updates_as_sent(cohort.ids, deltas))
 
     def _answers(self, cache: RoundCache, signal: Signal, ids: Ids) -> Reading:

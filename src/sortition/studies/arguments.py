@@ -243,8 +243,8 @@ def _check_maker(make: Callable[..., object]) -> None:
     ]
     too_many = [name for name in required if name not in ("inputs", "classes")]
     if too_many:
-        rule = "a module, or a function whose parameters are called inputs and classes or have defaults"
-        raise bad("model", rule, f"one with {', '.join(too_many)}", "Try model=lambda inputs, classes: Net(…).")
+        requirement = "a module, or a function whose parameters are called inputs and classes or have defaults"
+        raise bad("model", requirement, f"one with {', '.join(too_many)}", "Try model=lambda inputs, classes: Net(…).")
 
 
 def task_table(

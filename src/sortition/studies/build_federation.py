@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -15,6 +15,7 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.inputs import shape_of
 from sortition.core.population import Population
+from sortition.core.round_record import RoundRecord
 from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
 from sortition.data.client_skew import add_label_noise, apply_styles
@@ -110,11 +111,11 @@ def _natural_partition(config: Data, dataset: Dataset, seed: int) -> tuple[Parti
     else:
         n_clients = config.clients
     if config.partition is None and n_clients != len(client_rows):
-        rule = f"{len(client_rows)}, as {config.name} comes split, or given with a partition"
-        raise bad("data.clients", rule, n_clients)
+        requirement = f"{len(client_rows)}, as {config.name} comes split, or given with a partition"
+        raise bad("data.clients", requirement, n_clients)
     if n_clients > chosen.size:
-        rule = f"at most {chosen.size}, the clients of {config.name} with {minimum_size} examples"
-        raise bad("data.clients", rule, n_clients)
+        requirement = f"at most {chosen.size}, the clients of {config.name} with {minimum_size} examples"
+        raise bad("data.clients", requirement, n_clients)
     if n_clients < chosen.size:
         chosen = np.sort(stream(seed, "natural clients").choice(chosen, n_clients, replace=False))
     train = Partition(tuple(client_rows[client] for client in chosen), dataset.client_notes)
@@ -258,7 +259,7 @@ def _build(config: RunConfig) -> BuiltFederation:
         config.availability.name,
         clients=parts.clients,
         seed=config.seed,
-        sizes=world.holdings.sizes,
+        sizes=world.training_parts.sizes,
         label_counts=world.label_counts if world.has_label_counts else None,
         **config.availability.options,
     )
@@ -284,7 +285,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     clients = built.split.clients
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
-    largest = int(built.world.holdings.sizes.max())
+    largest = int(built.world.training_parts.sizes.max())
     rows = config.local.steps_of(largest) * config.local.rows_per_batch(largest) * config.cohort
     if rows > MAX_ROWS:
         raise bad("local", f"such that a cohort trains on at most {MAX_ROWS:,} rows a round", f"{rows:,}")
@@ -310,6 +311,12 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     )
 
 
-def availability_bits(setup: Setup, rounds: int) -> Array:
-    """Return who was reachable when, packed into bits: (rounds, ⌈N/8⌉)."""
-    return np.stack([np.packbits(setup.reachable(t)) for t in range(rounds)])
+def starting_clocks(records: Sequence[RoundRecord]) -> list[float]:
+    """Return the simulated second at which each of these rounds began: the clock of the record before it."""
+    previous_clocks = [record.get("clock") or 0.0 for record in records[:-1]]
+    return [0.0, *previous_clocks][: len(records)]
+
+
+def availability_bits(setup: Setup, clocks: Sequence[float]) -> Array:
+    """Return who was reachable in the rounds that began at these seconds, packed into bits: (rounds, ⌈N/8⌉)."""
+    return np.stack([np.packbits(setup.reachable(t, clock)) for t, clock in enumerate(clocks)])

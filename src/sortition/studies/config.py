@@ -138,12 +138,12 @@ class Natural(StrictTable):
 
 
 class Target(StrictTable):
-    """What a run should reach: an accuracy or a loss, of one round or of a mean of ``smooth`` rounds.
+    """What a run should reach: an accuracy or a loss, in one round or in the mean of some.
 
     Attributes:
         accuracy: the test accuracy to reach, a share.
         loss: the test loss to reach, in place of an accuracy.
-        smooth: how many rounds are averaged.
+        smooth: the mean of the evaluations in the last so many rounds must reach it.
     """
 
     accuracy: float | None = None
@@ -294,8 +294,8 @@ class Federation(StrictTable):
             raise InputError("rounds must be given, or until = { seconds = … }; got nothing.")
         _check_partition_and_availability(self)
         if self.target is not None and self.target.metric != "loss" and self.metric != "accuracy":
-            rule = f"given as loss = … where a study is judged by {self.metric}"
-            raise bad("target", rule, f"accuracy = {self.target.accuracy}")
+            requirement = f"given as loss = … where a study is judged by {self.metric}"
+            raise bad("target", requirement, f"accuracy = {self.target.accuracy}")
         if self.stop_at_target and self.target is None:
             raise InputError("target must be given where stop_at_target = true; got nothing.")
         return self
@@ -356,18 +356,18 @@ class RunConfig(Federation):
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 
-def validated(kind: type[M], table: object, who: str) -> M:
+def validated(kind: type[M], table: object, subject: str) -> M:
     """Return the table as a model; an error names the key that was probably meant."""
     if not isinstance(table, dict):
-        raise bad(who, "a table", table)
+        raise bad(subject, "a table", table)
     try:
         return kind(**table)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
                 *parents, key = [str(part) for part in detail["loc"]]
-                raise unknown("key", key, _keys_at(kind, parents), ".".join([who, *parents])) from None
-        raise translate_error(error, who) from None
+                raise unknown("key", key, _keys_at(kind, parents), ".".join([subject, *parents])) from None
+        raise translate_error(error, subject) from None
 
 
 def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:

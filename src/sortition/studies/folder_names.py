@@ -35,7 +35,7 @@ def as_seen(text: str) -> str:
     return unicodedata.normalize("NFKC", text).translate(AS_LATIN)
 
 
-def check_distinct(who: str, names: Iterable[str]) -> None:
+def check_distinct(subject: str, names: Iterable[str]) -> None:
     """Refuse names that differ for a computer alone: by case, by composition or by letters that look the same."""
     name_by_look: dict[str, str] = {}
     for name in names:
@@ -46,7 +46,7 @@ def check_distinct(who: str, names: Iterable[str]) -> None:
                 hint = "Give one of them another name."
             else:
                 hint = f"It reads like {other_name!r}."
-            raise bad(who, "unique in a study", name, hint)
+            raise bad(subject, "unique in a study", name, hint)
         name_by_look[look] = name
 
 

@@ -6,13 +6,14 @@ import copy
 import itertools
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.validation import is_whole
+from sortition.studies.folder_names import as_seen
 from sortition.studies.types import ReadOnlyTable, TomlTable
 
 RANGE_KEYS = ("from", "to", "step", "count", "log")
@@ -136,40 +137,40 @@ class _Range(NamedTuple):
     n_values: int
 
 
-def range_values(who: str, table: ReadOnlyTable) -> list[int] | list[float]:
+def range_values(subject: str, table: ReadOnlyTable) -> list[int] | list[float]:
     """Return the values of a range: by step, or evenly (``log``: geometrically) by count. Both ends are in."""
     for key in table:
         if key not in RANGE_KEYS:
-            raise unknown("key", f"{who}.{key}", RANGE_KEYS, "a range")
+            raise unknown("key", f"{subject}.{key}", RANGE_KEYS, "a range")
     try:
-        start, end, n_values = _range(who, table)
+        start, end, n_values = _range(subject, table)
         if n_values > MAX_VALUES:
-            raise bad(who, f"of at most {MAX_VALUES:,} values", f"{n_values:,}")
+            raise bad(subject, f"of at most {MAX_VALUES:,} values", f"{n_values:,}")
         space = np.geomspace if table.get("log") else np.linspace
         values = [float(f"{value:.12g}") for value in space(start, end, n_values)]
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise bad(who, "{ from = number, to = number, step or count }", dict(table)) from None
+        raise bad(subject, "{ from = number, to = number, step or count }", dict(table)) from None
     has_whole_ends = isinstance(table["from"], int) and isinstance(table["to"], int)
     if has_whole_ends and all(value.is_integer() for value in values):
         return [int(value) for value in values]
     return values
 
 
-def _range(who: str, table: ReadOnlyTable) -> _Range:
+def _range(subject: str, table: ReadOnlyTable) -> _Range:
     start = float(table["from"])
     end = float(table["to"])
     step = table.get("step")
     count = table.get("count")
     if (step is None) == (count is None):
-        raise InputError(f"{who} must be given either step or count; got {dict(table)}.")
+        raise InputError(f"{subject} must be given either step or count; got {dict(table)}.")
     if step is None:
         if count is None or not is_whole(count, 1):
-            raise bad(f"{who}.count", "a whole number ≥ 1", count)
+            raise bad(f"{subject}.count", "a whole number ≥ 1", count)
         return _Range(start, end, int(count))
     if not step * (end - start) > 0:
-        raise bad(f"{who}.step", "a way from 'from' to 'to'", step)
+        raise bad(f"{subject}.step", "a way from 'from' to 'to'", step)
     n_steps = math.floor((end - start) / step + 1e-9)
     return _Range(start, start + n_steps * step, n_steps + 1)
 
@@ -185,7 +186,7 @@ def combinations(values_by_key: Mapping[str, list[Any]]) -> Iterator[tuple[str, 
     alternatives = []
     for key, values in values_by_key.items():
         name = key.rsplit(".")[-1]
-        texts = _short_texts(values)
+        texts = _distinct_texts(values)
         alternatives.append(
             [_SweptValue(f"{name}={text}", key, value) for text, value in zip(texts, values, strict=True)]
         )
@@ -194,14 +195,36 @@ def combinations(values_by_key: Mapping[str, list[Any]]) -> Iterator[tuple[str, 
         yield label, {swept.key: swept.value for swept in combination}
 
 
-def _short_texts(values: list[Any]) -> list[str]:
-    """Return a short text for each value of a key; tables of one name are told apart by the options that differ."""
+def _distinct_texts(values: list[Any]) -> list[str]:
+    """Return a text for each value of a key: a short one if these tell different values apart, else a full one."""
+    short_texts = _texts(values, _short_text)
+    if _numbered(short_texts, values) == short_texts:
+        return short_texts
+    return _numbered(_texts(values, _full_text), values)
+
+
+def _numbered(texts: list[str], values: list[Any]) -> list[str]:
+    """Return the texts, with a number where one reads like that of another value before it."""
+    value_by_look: dict[str, Any] = {}
+    numbered_texts = []
+    for text, value in zip(texts, values, strict=True):
+        numbered_text = text
+        number = 1
+        while value_by_look.setdefault(as_seen(numbered_text).casefold(), value) != value:
+            number += 1
+            numbered_text = f"{text}_{number}"
+        numbered_texts.append(numbered_text)
+    return numbered_texts
+
+
+def _texts(values: list[Any], text_of: Callable[[object], str]) -> list[str]:
+    """Return a text for each value of a key; tables of one name are told apart by the options that differ."""
     tables = [value if isinstance(value, Mapping) else {"name": value} for value in values]
-    names = [_short_text(table.get("name", table)) for table in tables]
+    names = [text_of(table.get("name", table)) for table in tables]
     texts = []
     for name, table in zip(names, tables, strict=True):
         namesakes = [namesake for namesake, its_name in zip(tables, names, strict=True) if its_name == name]
-        options = [f"{key}={_short_text(table[key])}" for key in _differing_keys(namesakes) if key in table]
+        options = [f"{key}={text_of(table[key])}" for key in _differing_keys(namesakes) if key in table]
         texts.append(",".join([name, *options]))
     return texts
 
@@ -217,4 +240,14 @@ def _short_text(value: object) -> str:
         text = format(value, "g")
     else:
         text = str(value)
-    return "".join(character for character in text if character.isalnum() or character in "-+.")
+    return "".join(character for character in text if _is_in_labels(character))
+
+
+def _full_text(value: object) -> str:
+    """Return a text with all digits of a number, and an underscore for characters that labels cannot have."""
+    text = "".join(character if _is_in_labels(character) else " " for character in str(value))
+    return "_".join(text.split())
+
+
+def _is_in_labels(character: str) -> bool:
+    return character.isalnum() or character in "-+."

@@ -94,7 +94,7 @@ def read(path: str | Path) -> TomlTable:
     return table
 
 
-def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, who: str = "study") -> StudyPlan:
+def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, subject: str = "study") -> StudyPlan:
     """Resolve a study's table and the ``--set`` options into runs; messages call the study ``who``."""
     study_table = _with_method_tables(table)
     if is_too_deep(study_table):
@@ -106,7 +106,7 @@ def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, who: str = "study") 
         else:
             shared_assignments.append(text)
     study_by_setting = [
-        (name, _validated(setting, who)) for name, setting in _expand_settings(study_table, shared_assignments)
+        (name, _validated(setting, subject)) for name, setting in _expand_settings(study_table, shared_assignments)
     ]
     studies = [study for _, study in study_by_setting]
     check_distinct("setting.name", [name for name, _ in study_by_setting])
@@ -142,22 +142,22 @@ def _common_criteria(studies: Sequence[Study]) -> Criteria:
     return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs, cost=first.cost)
 
 
-def _validated(table: TomlTable, who: str) -> Study:
+def _validated(table: TomlTable, subject: str) -> Study:
     if not table.get("method"):
-        raise InputError(f"{who} must have at least one [[method]]; got none. 'sortition list' names them.")
+        raise InputError(f"{subject} must have at least one [[method]]; got none. 'sortition list' names them.")
     checked_methods = [
-        validated(Method, method, _name_in_messages(who, number, method))
+        validated(Method, method, _name_in_messages(subject, number, method))
         for number, method in enumerate(_tables(table, "method"), 1)
     ]
-    return validated(Study, {**table, "method": checked_methods}, who)
+    return validated(Study, {**table, "method": checked_methods}, subject)
 
 
-def _name_in_messages(who: str, number: int, method: TomlTable) -> str:
+def _name_in_messages(subject: str, number: int, method: TomlTable) -> str:
     """Return what messages call a method: its number, from 1, and its label."""
     label = label_of(method)
     if not label:
-        return f"{who}: method {number}"
-    return f"{who}: method {number} ({label})"
+        return f"{subject}: method {number}"
+    return f"{subject}: method {number} ({label})"
 
 
 def _tables(table: TomlTable, key: str) -> list[TomlTable]:
@@ -332,8 +332,8 @@ def _guard_changes(method: Method) -> TomlTable:
     return {**method.guards, "reweight": method.reweight}
 
 
-def _with_changes(rule: Rule, changes: ReadOnlyTable, who: str) -> Rule:
-    """Return a rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
+def _with_changes(rule: Rule, changes: ReadOnlyTable, subject: str) -> Rule:
+    """Return a rule with some of its fields changed; steps replace epochs, and epochs replace steps."""
     if not changes:
         return rule
     names = [field.name for field in fields(rule)]
@@ -352,5 +352,5 @@ def _with_changes(rule: Rule, changes: ReadOnlyTable, who: str) -> Rule:
     try:
         changed: Rule = _adapter(type(rule)).validate_python({**values, **changes})
     except ValidationError as error:
-        raise translate_error(error, who, names) from None
+        raise translate_error(error, subject, names) from None
     return changed

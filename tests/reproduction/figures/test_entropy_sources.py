@@ -25,7 +25,7 @@ HICS = {"name": "hics", "temperature": 0.05}
 def begun(method):
     data = {**STUDY["data"], "partition": {"name": "dirichlet-blocks", "alphas": ALPHAS}}
     table = {**STUDY, "data": data, "rounds": 8, "seeds": [0], "method": [method]}
-    _, ready = setup(plan(table, (), who="t").runs[0])
+    _, ready = setup(plan(table, (), subject="t").runs[0])
     return ready, start(ready)
 
 

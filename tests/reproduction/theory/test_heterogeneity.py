@@ -56,12 +56,12 @@ def test_an_envelope_of_what_does_not_fall_with_entropy_is_constant():
 
 
 def test_the_estimate_follows_the_labels_of_a_simulated_federation():
-    _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), who="t").runs[0])
+    _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), subject="t").runs[0])
     params = start(ready).params
     got = measure_heterogeneity(ready.world, params, 0, 0.05)
     assert np.corrcoef(np.argsort(np.argsort(got.truth)), np.argsort(np.argsort(got.bias)))[0, 1] > 0.9
     gradients = ready.world.measure(params, Measure(GRADIENT, np.arange(20)), 0).values
-    mean = np.average(gradients, axis=0, weights=ready.world.holdings.sizes)
+    mean = np.average(gradients, axis=0, weights=ready.world.training_parts.sizes)
     np.testing.assert_allclose(got.dissimilarity, ((gradients - mean) ** 2).sum(axis=1), rtol=1e-5)
 
 

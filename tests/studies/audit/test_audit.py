@@ -101,6 +101,16 @@ def test_an_honest_run_holds(whole):
     assert (again.faults, again.n_recomputed, again.replayed) == ([], 6, True)
 
 
+@pytest.mark.parametrize("replay", [False, True])
+def test_a_run_whose_availability_follows_the_clock_holds(tmp_path, replay):
+    run = played(tmp_path, {"name": "uniform"}, pace={"slot": 0.5}, devices={"speed": 20.0, "speed_spread": 1.0})
+    finding = examine(run, replay=replay)
+    assert (finding.faults, finding.n_recomputed, finding.replayed) == ([], 6, replay)
+    n_available = run.federation()["availability"].sum(axis=1).tolist()
+    assert n_available == [record["available"] for record in run.records]
+    assert len(set(n_available)) > 1
+
+
 @pytest.mark.parametrize("name", ["hics", "fedcor", "longfed"])
 def test_vectors_come_from_playing_the_run_again(tmp_path, name):
     found = examine(played(tmp_path, {"name": name}, rounds=4))

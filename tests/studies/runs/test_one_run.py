@@ -7,6 +7,7 @@ from tests.studies.tables import small
 
 from sortition.core.errors import InputError, StorageError
 from sortition.results import metrics, run_folder
+from sortition.simulation.world import Evaluator
 from sortition.studies import build_federation
 from sortition.studies.config import Target
 from sortition.studies.plan import plan
@@ -87,6 +88,18 @@ def test_methods_share_everything_random(tmp_path):
     assert runs[0].manifest["data"] == runs[1].manifest["data"]
 
 
+def test_clients_are_evaluated_once_after_the_last_round(tmp_path, monkeypatch):
+    evaluations = []
+    evaluate = Evaluator.client_scores
+    monkeypatch.setattr(
+        Evaluator, "client_scores", lambda self, params: evaluations.append(params) or evaluate(self, params)
+    )
+    _, path, _ = play_run(config(rounds=6, clients_every=3), tmp_path)
+    run = run_folder.Run(path)
+    assert len(evaluations) == 2
+    assert run.clients()["accuracy"].mean() == pytest.approx(run.records[-1]["clients"]["mean"])
+
+
 def test_a_run_stops_at_its_target(tmp_path):
     _, path, _ = play_run(config(rounds=40, stop_at_target=True), tmp_path)
     run = run_folder.Run(path)
@@ -99,21 +112,34 @@ def test_a_run_stops_at_its_target(tmp_path):
 def test_a_smoothed_target_needs_a_whole_window():
     goal = StopRule(Target(loss=1.0, smooth=2), [])
     for t, (loss, reached) in enumerate(((0.5, False), (1.6, False), (0.4, True))):
-        goal.add({"round": t, "test": {"loss": loss}})
+        goal.observe({"round": t, "test": {"loss": loss}})
         assert goal.reached is reached
 
 
 def test_a_smoothed_target_counts_rounds_and_not_evaluations():
     goal = StopRule(Target(accuracy=0.5, smooth=5), [])
     for t, (accuracy, reached) in {0: (0.9, False), 9: (0.4, False), 19: (0.6, True)}.items():
-        goal.add({"round": t, "test": {"accuracy": accuracy}})
+        goal.observe({"round": t, "test": {"accuracy": accuracy}})
         assert goal.reached is reached
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_run_stops_in_the_round_whose_mean_reaches_the_target_by_its_figure(every):
+    values = np.full(40, 0.1)  # whose sum, added up one by one, is below 10 × 0.1
+    rounds = np.arange(every, 40 * every + 1, every)
+    smooth = 10 * every
+    stop = StopRule(Target(accuracy=0.1, smooth=smooth), [])
+    for played, accuracy in zip(rounds, values, strict=True):
+        stop.observe({"round": int(played) - 1, "test": {"accuracy": float(accuracy)}})
+        if stop.reached:
+            break
+    assert played == metrics.first_crossing(rounds, values, 0.1, higher=True, smooth=smooth) == smooth
 
 
 def test_a_loss_that_is_not_finite_reaches_no_target():
     goal = StopRule(Target(loss=0.5, smooth=2), [])
     for t, loss in enumerate((1.0, None, 0.4)):
-        goal.add({"round": t, "test": {"loss": loss}})
+        goal.observe({"round": t, "test": {"loss": loss}})
     assert not goal.reached
 
 

@@ -117,7 +117,7 @@ def by_size(context: Context, *, study: Toml, settings: dict[str, list[float]], 
         _, changes = _bias_changes(federation, start(federation))
         estimates = entropy_estimate(changes, temperature)
         truth = label_entropy(federation.world.label_counts)
-        has_few = federation.world.holdings.sizes <= few
+        has_few = federation.world.training_parts.sizes <= few
         for name, group in ((f"at most {few}", has_few), (f"more than {few}", ~has_few)):
             if group.any():
                 table.rows.append(
@@ -177,7 +177,7 @@ def _estimate_of(variant: Toml) -> Estimate | None:
 def _set_up(study: Toml, method: Toml, *, rounds: int, seed: int) -> Setup:
     """Prepare one run."""
     table = {**study, "rounds": rounds, "seeds": [seed], "method": [method]}
-    _, federation = setup(plan(table, (), who="figure.study").runs[0])
+    _, federation = setup(plan(table, (), subject="figure.study").runs[0])
     return federation
 
 

@@ -72,7 +72,7 @@ def _moments_of_a_run(
     """Train with uniform selection, and look at every client before each of these rounds."""
     last_round = max(rounds)
     table = {**study, "rounds": max(last_round, 1), "seeds": [seed], "method": [{"name": "uniform"}]}
-    _, federation = setup(plan(table, (), who="figure.study").runs[0])
+    _, federation = setup(plan(table, (), subject="figure.study").runs[0])
     world = federation.world
     largest_entropy = math.log(world.classes)
     simulation = start(federation)

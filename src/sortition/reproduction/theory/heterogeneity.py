@@ -62,7 +62,7 @@ def measure_heterogeneity(world: World, params: Array, t: int, temperature: floa
     everybody = np.arange(world.n_clients)
     reports = world.train(params, everybody, (BIAS_UPDATE, ROW_MEANS), t).reports
     gradients = np.asarray(world.measure(params, Measure(GRADIENT, everybody), t).values, np.float64)
-    sizes = world.holdings.sizes
+    sizes = world.training_parts.sizes
     global_gradient = sizes @ gradients / sizes.sum()
     return Heterogeneity(
         truth=label_entropy(world.label_counts),

@@ -121,7 +121,7 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
     logs_only_digests = any(not signal.scalar for signal in signals)  # of vectors
     finding.replayed = replay or logs_only_digests
     with in_one_thread():
-        source = Replay(setup, records) if finding.replayed else Configured(setup)
+        source = Replay(setup, records) if finding.replayed else Configured(setup, records)
         result = recompute(entries, registrar, evidence=source, population=source.population)
     finding.take_result(result, header)
 

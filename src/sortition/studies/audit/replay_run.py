@@ -23,20 +23,28 @@ from sortition.core.round_record import RoundRecord
 from sortition.core.turn import Turn
 from sortition.simulation import Setup, start
 from sortition.simulation.simulation import client_figures
+from sortition.studies import build_federation
 
 
 class Configured:
-    """Says of a round, without a replay, who is reachable, how many can be taken, and who joined."""
+    """Computes from a run's set-up, without a replay, who is reachable in a round, how many are taken, and who joined.
 
-    def __init__(self, setup: Setup) -> None:
+    Args:
+        setup: what the run played.
+        records: of the run; their clocks say when rounds began.
+    """
+
+    def __init__(self, setup: Setup, records: Sequence[RoundRecord]) -> None:
         self.setup = setup
+        self._records = records
+        self._clocks = build_federation.starting_clocks(records)
         self._t = 0
 
     def __call__(self, t: int) -> Evidence:
         """Return what the log's entry of round t must have."""
         self._t = t
         expected: dict[str, object] = {
-            "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
+            "available": encode_ids(np.flatnonzero(self.setup.reachable(t, self._clocks[t]))),
             "budget": self.setup.cohort_pace.places,
             "joined": encode_joined(self.setup.known(t)) if self._has_newcomers(t) else None,
         }
@@ -46,7 +54,7 @@ class Configured:
         faults = self.setup.faults
         if t == 0:
             return False
-        return faults.size(t) > faults.size(t - 1) or faults.taken(t).size > 0
+        return faults.newcomers(t).size > 0 or faults.taken(t).size > 0
 
     def population(self, clients: int) -> Population:
         """Return who is known in the round asked for last."""
@@ -57,9 +65,8 @@ class Replay(Configured):
     """Repeats the run, as an observer of its own registrar; every record is compared with rounds.jsonl."""
 
     def __init__(self, setup: Setup, records: Sequence[RoundRecord]) -> None:
-        super().__init__(setup)
+        super().__init__(setup, records)
         self._simulation = start(setup)
-        self._records = records
         self._evidence = Evidence()
         registrar = self._simulation.registrar
         registrar.observer = add_observer(registrar.observer, self)
@@ -68,13 +75,12 @@ class Replay(Configured):
         """Repeat round t."""
         self._evidence = super().__call__(t)
         replayed = self._simulation.play_round()
-        if t < len(self._records):
-            stored = self._records[t]
-            _check_same_record(stored, self._evaluated_like(stored, replayed, t))
+        stored = self._records[t]
+        _check_same_record(stored, self._evaluated_like(stored, replayed, t))
         return self._evidence
 
     def _evaluated_like(self, stored: RoundRecord, replayed: RoundRecord, t: int) -> RoundRecord:
-        """Return the replayed record, evaluated also where a run once ended that was then given more rounds."""
+        """Return the replayed record with the evaluations of a round that was the last one before the run got more."""
         world = self.setup.world_at(t)
         params = self._simulation.params
         record = replayed.copy()
@@ -95,10 +101,10 @@ class Replay(Configured):
         self._evidence.answers.append(answers)
 
     def dispatched(self, turn: Turn) -> None:
-        """Nothing to keep: the round is finished next."""
+        """Keep nothing: the round is finished next."""
 
     def gave_up(self, ids: Ids, reason: str) -> None:
-        """Nothing to keep."""
+        """Keep nothing: a replayed round ends with all its work."""
 
     def stepped(self, step: ServerStep, reports: Reports) -> None:
         """Keep the reports of a step."""

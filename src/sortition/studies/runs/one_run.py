@@ -88,7 +88,7 @@ def play(
 def _play_method(run: OpenRun) -> Play:
     """Play the rounds of a run, and yield before each training; return False if the run was stopped before its end."""
     config = run.config
-    simulation = _open(run)
+    simulation = _prepare_simulation(run)
     registrar = simulation.registrar
     journals = Journals(run.path, registrar, audited=keeps_audit_log(run.path, config.audit, simulation.played))
     records = cast(list[RoundRecord], run_folder.read_records(run.path / run_folder.ROUNDS))
@@ -104,7 +104,7 @@ def _play_method(run: OpenRun) -> Play:
             yield simulation.before_training()
             record = simulation.after_training()
             journals.append(record, _rounded(simulation.timings))
-            figure = stop.add(record)
+            figure = stop.observe(record)
             run.callbacks.on_round(config, record)
             run.on_round(simulation.played, figure, simulation.share_of_limit)
             if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
@@ -120,7 +120,7 @@ def _play_method(run: OpenRun) -> Play:
 
 def _play_reference(run: OpenRun, model: Reference) -> bool:
     """Play the rounds of a reference line, from the first; it has no registrar, checkpoint or audit log."""
-    simulation = _open(run, may_keep_audit_log=False)
+    simulation = _prepare_simulation(run, may_keep_audit_log=False)
     journals = Journals(run.path, simulation.registrar, audited=False)
     summary = RunSummary()
     run.callbacks.on_start(run.config, run.path, 0)
@@ -134,7 +134,7 @@ def _play_reference(run: OpenRun, model: Reference) -> bool:
             run.callbacks.on_round(run.config, record)
             run.on_round(t + 1, (record.get("test") or {}).get(run.config.metric), None)
         journals.sync()
-        summary = _write_summary(run, model.client_scores(), RunSummary())
+        summary = _write_summary(run, model.client_scores(), more=RunSummary())
     finally:
         journals.close()
         run.callbacks.on_end(run.config, summary)
@@ -147,42 +147,41 @@ class StopRule:
     Attributes:
         target: what the run should reach; None for a run that plays all its rounds.
         shown: the test metric that progress shows where there is no target.
-        reached: whether the mean of the last ``target.smooth`` evaluated rounds has reached it.
+        reached: whether the mean of the evaluations in the last ``target.smooth`` rounds has reached it.
     """
 
     def __init__(self, target: Target | None, records: Sequence[RoundRecord], shown: str = "accuracy") -> None:
         self.target = target
         self.shown = shown
         self.reached = False
-        self._last_values: dict[int, float] = {}  # round → value, of the rounds over which the mean is taken
+        self._last_values: dict[int, float] = {}  # rounds played → value, where the mean is taken over them
         for record in records:
-            self.add(record)
+            self.observe(record)
 
-    def add(self, record: RoundRecord) -> float | None:
+    def observe(self, record: RoundRecord) -> float | None:
         """Take a round's record into account, and return the figure that progress shows, where evaluated."""
         figures = record.get("test") or {}
         if self.target is None:
             return figures.get(self.shown)
         value = figures.get(self.target.metric)
         if self.target.metric in figures:
-            self._check_target(self.target, record["round"], math.nan if value is None else value)
+            self._check_target(self.target, record["round"] + 1, math.nan if value is None else value)
         return value
 
-    def _check_target(self, target: Target, t: int, value: float) -> None:
-        first_round = t - target.smooth + 1
-        self._last_values[t] = value
+    def _check_target(self, target: Target, played: int, value: float) -> None:
+        """Take the mean up to this round, as ``rounds-to-target`` does, and compare it with the target."""
+        first_round = played - target.smooth + 1
+        self._last_values[played] = value
         self._last_values = {round_: value for round_, value in self._last_values.items() if round_ >= first_round}
-        mean = sum(self._last_values.values()) / len(self._last_values)
-        if HIGHER[target.metric]:
-            meets_target = mean >= target.value
-        else:
-            meets_target = mean <= target.value
-        if meets_target and t + 1 >= target.smooth:
+        rounds = np.array(list(self._last_values), np.int64)
+        values = np.array(list(self._last_values.values()))
+        means = metrics.smoothed(rounds, values, target.smooth)[1]
+        if metrics.meets_target(means[-1:], target.value, higher=HIGHER[target.metric]).any():
             self.reached = True
 
 
-def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
-    """Resume or start the simulation, and write what the run is before its next round."""
+def _prepare_simulation(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
+    """Resume or start the simulation, and write configuration, manifest and federation before its next round."""
     config = run.config
     path = run.path
     document = make_manifest(config, run.built, run.setup)
@@ -192,29 +191,44 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
     write_folder.write_document(path / run_folder.MANIFEST, document)
+    write_folder.write_arrays(path / run_folder.FEDERATION, _federation_arrays(run))
+    return simulation
+
+
+def _federation_arrays(run: OpenRun) -> dict[str, Array]:
+    """Return what federation.npz holds before the first round."""
+    rounds = run.config.rounds
     world = run.built.world
-    arrays: dict[str, Array] = {"sizes": world.holdings.sizes}
+    arrays: dict[str, Array] = {"sizes": world.training_parts.sizes}
     if world.has_label_counts:
         arrays["label_counts"] = world.label_counts
-    if config.rounds is not None and _stores_availability(run, config.rounds):
-        arrays["availability"] = build_federation.availability_bits(run.setup, config.rounds)
-    if world.fleet.differs:
+    if rounds is not None and not _availability_needs_clock(run) and _stores_availability(run, rounds):
+        arrays["availability"] = build_federation.availability_bits(run.setup, clocks=[0.0] * rounds)
+    if world.fleet.devices_differ:
         arrays["seconds"] = world.costs.quiet_seconds
     if world.adversaries is not None:
         arrays["adversaries"] = world.adversaries.ids
-    write_folder.write_arrays(path / run_folder.FEDERATION, arrays)
-    return simulation
+    return arrays
 
 
 def _stores_availability(run: OpenRun, rounds: int) -> bool:
     return rounds * run.built.split.clients <= STORED_BITS
 
 
-def _add_availability(run: OpenRun, rounds: int) -> None:
-    """Store who was reachable in a run whose number of rounds was not known before its end."""
-    if run.config.rounds is None and _stores_availability(run, rounds):
-        arrays = run_folder.Run(run.path).federation()
-        arrays["availability"] = build_federation.availability_bits(run.setup, rounds)
+def _availability_needs_clock(run: OpenRun) -> bool:
+    """Tell whether it is known only when a round begins who is reachable in it."""
+    return run.setup.pace.slot is not None
+
+
+def _add_availability(run: OpenRun) -> None:
+    """Store who was reachable in a run whose rounds, or their clocks, were not known before its end."""
+    if run.config.rounds is not None and not _availability_needs_clock(run):
+        return
+    stored = run_folder.Run(run.path)
+    clocks = build_federation.starting_clocks(cast(list[RoundRecord], stored.records))
+    if _stores_availability(run, len(clocks)):
+        arrays = stored.federation()
+        arrays["availability"] = build_federation.availability_bits(run.setup, clocks)
         write_folder.write_arrays(run.path / run_folder.FEDERATION, arrays)
 
 
@@ -231,24 +245,25 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 
 
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:
-    _add_availability(run, simulation.played)
-    last_round = simulation.played - 1
-    evaluator = run.setup.world_at(last_round).evaluator
-    client_scores = evaluator.client_scores(simulation.params)
-    totals = RunSummary(totals=simulation.totals, clock=simulation.clock)
-    return _write_summary(run, client_scores, {**totals, **journals.audit_summary()})
+    client_scores = simulation.client_scores
+    if client_scores is None:
+        last_round = simulation.played - 1
+        evaluator = run.setup.world_at(last_round).evaluator
+        client_scores = evaluator.client_scores(simulation.params)
+    costs = RunSummary(totals=simulation.totals, clock=simulation.clock)
+    return _write_summary(run, client_scores, more={**costs, **journals.audit_summary()})
 
 
-def _write_summary(run: OpenRun, client_scores: Array | None, totals: RunSummary) -> RunSummary:
-    """Write what the records add up to: clients.npz and summary.json."""
+def _write_summary(run: OpenRun, client_scores: Array | None, more: RunSummary) -> RunSummary:
+    """Write what the records add up to, clients.npz and summary.json, which also holds ``more``."""
+    _add_availability(run)
     stored = run_folder.Run(run.path)
     n_clients = run.built.split.clients
     counts: dict[str, Array] = dict(attrition.counts_per_client(stored.records, n_clients))
     counts["available"] = np.zeros(n_clients, np.int64)
-    clock = 0.0
-    for record in stored.records:
+    records = cast(list[RoundRecord], stored.records)
+    for record, clock in zip(records, build_federation.starting_clocks(records), strict=True):
         counts["available"] += run.setup.reachable(record["round"], clock)
-        clock = record.get("clock") or 0.0
     if client_scores is not None:
         counts["accuracy" if run.config.task is None else "metric"] = client_scores
     write_folder.write_arrays(run.path / run_folder.CLIENTS, counts)
@@ -256,7 +271,7 @@ def _write_summary(run: OpenRun, client_scores: Array | None, totals: RunSummary
         "status": "done",
         "rounds": len(stored.records),
         "figures": json_value(metrics.summarise(stored)),
-        **totals,
+        **more,
     }
     write_folder.write_document(run.path / run_folder.SUMMARY, cast(TomlTable, summary))
     return summary

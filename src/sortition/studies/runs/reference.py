@@ -8,7 +8,6 @@ reference run that was stopped begins anew.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,9 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.round_record import RoundRecord
 from sortition.core.streams import stream
+from sortition.results.reference_lines import CENTRALISED, LOCAL_ONLY
 from sortition.simulation import Setup, World
+from sortition.simulation.world import is_evaluation_due
 from sortition.studies.config import RunConfig
 
 
@@ -54,7 +55,7 @@ class Reference(ABC):
         self.steps = 0
         loss = self.train(t)
         is_last = t + 1 == self.config.most_rounds
-        is_evaluated = is_last or (t + 1) % self.config.evaluate_every == 0
+        is_evaluated = is_evaluation_due(t, self.config.evaluate_every, is_last=is_last)
         return {
             "round": t,
             "available": self.world.n_clients,
@@ -79,8 +80,8 @@ class Centralised(Reference):
     def __init__(self, world: World, config: RunConfig) -> None:
         super().__init__(world, config)
         self.params = world.initial
-        self.rows = np.concatenate([world.holdings.of(client) for client in range(world.n_clients)])
-        steps_of_clients = [config.local.steps_of(int(size)) for size in world.holdings.sizes]
+        self.rows = np.concatenate([world.training_parts.of(client) for client in range(world.n_clients)])
+        steps_of_clients = [config.local.steps_of(int(size)) for size in world.training_parts.sizes]
         steps_of_cohort = float(np.mean(steps_of_clients) * config.cohort)
         self.rule = replace(config.local, steps=max(1, round(steps_of_cohort)), epochs=None)
         self.states: Array | None = None
@@ -131,7 +132,7 @@ class LocalOnly(Reference):
                 states = self.world.states.after(trained.ids, trained.states)
                 self.world = self.world.beginning(clock=0.0, states=states)
             losses.append(float(trained.losses[0]))
-            size = int(self.world.holdings.sizes[client])
+            size = int(self.world.training_parts.sizes[client])
             self.steps += self.config.local.steps_of(size)
             self.examples += self.config.local.examples_of(size)
         return float(np.mean(losses))
@@ -146,12 +147,10 @@ class LocalOnly(Reference):
         return None
 
 
-KINDS: dict[str, Callable[[World, RunConfig], Reference]] = {"centralised": Centralised, "local-only": LocalOnly}
-
-
 def reference(config: RunConfig, setup: Setup) -> Reference | None:
     """Return the reference that a run plays; None for a method."""
-    make = KINDS.get(config.method.name)
-    if make is None:
-        return None
-    return make(setup.world, config)
+    if config.method.name == CENTRALISED:
+        return Centralised(setup.world, config)
+    if config.method.name == LOCAL_ONLY:
+        return LocalOnly(setup.world, config)
+    return None

@@ -18,10 +18,10 @@ from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callback, Callbacks
 
 if TYPE_CHECKING:
-    from sortition.simulation.round_cache import Trainings
+    from sortition.simulation.round_cache import PendingTrainings
 
 OnRound = Callable[[int, float | None, float | None], None]  # rounds played, figure, share of the limit of cost
-Play = Generator["Trainings", None, bool]
+Play = Generator["PendingTrainings", None, bool]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from sortition.studies.workers.scheduler import Attempt, Job, OnEvent, attempt
 
 if TYPE_CHECKING:
-    from sortition.simulation.round_cache import Trainings
+    from sortition.simulation.round_cache import PendingTrainings
     from sortition.studies.runs.run_task import OneRun, Play
 
 
@@ -40,7 +40,7 @@ def _in_lockstep(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[
 class _StartedRun:
     """A run on its way, and the training before which it stopped."""
 
-    training: Trainings
+    training: PendingTrainings
 
     def __init__(self, index: int, run: OneRun, on_event: OnEvent, stopping: Callable[[], bool]) -> None:
         self.attempt = Attempt(index, on_event)

@@ -49,7 +49,7 @@ def test_resumed_memory_gives_the_same_bytes(name, faults, tmp_path):
     half = run(setup(name, faults), 5)
     run_checkpoint.save(tmp_path / "run.npz", half)
     back = run_checkpoint.load(tmp_path / "run.npz", setup(name, faults))
-    assert sorted(back.memory.rows) == sorted(half.memory.rows)
+    assert sorted(back.update_memory.rows) == sorted(half.update_memory.rows)
     resumed = run(setup(name, faults), simulation=back)
     assert resumed.params.tobytes() == whole.params.tobytes()
     assert resumed.update_memory.total.tobytes() == whole.update_memory.total.tobytes()
@@ -60,7 +60,7 @@ def test_resumed_memory_gives_the_same_bytes(name, faults, tmp_path):
 
 def test_a_crash_leaves_no_trace_in_the_memory():
     calm, falling = setup("mifa"), setup("mifa", Faults(crash=1.0))
-    assert run(falling).memory.total.tobytes() == run(calm).memory.total.tobytes()
+    assert run(falling).update_memory.total.tobytes() == run(calm).update_memory.total.tobytes()
 
 
 def test_who_takes_an_id_over_is_remembered_by_nothing():

@@ -9,8 +9,7 @@ from tests.simulation import small
 
 from sortition.core import InputError, Round
 from sortition.core.selector import Conditions
-from sortition.federation.deadline import Quantile
-from sortition.federation.pace import Pace
+from sortition.federation.pace import Pace, Quantile
 from sortition.selectors import load
 from sortition.simulation import Devices, Setup, start
 

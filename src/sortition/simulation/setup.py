@@ -19,8 +19,7 @@ from sortition.core.population import Population
 from sortition.core.selector import Conditions, Selector, resolve_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
-from sortition.federation.deadline import Quantile
-from sortition.federation.pace import CohortPace, Pace
+from sortition.federation.pace import CohortPace, Pace, Quantile
 from sortition.learning import LocalRule
 from sortition.simulation.batteries import FACTS, Habits
 from sortition.simulation.faults import FaultDraws, Faults
@@ -174,7 +173,7 @@ class Setup:
 
     @property
     def conditions(self) -> Conditions:
-        """Return what a method may remark on: the deadline, whether it follows durations, and whether devices differ."""
+        """Return what a method may remark on: the deadline, its kind, and whether devices differ."""
         deadline = self.cohort_pace.deadline
         return Conditions(
             deadline=None if deadline == math.inf else deadline,

@@ -169,8 +169,6 @@ def test_words_say_from_whom_our_default_is_separated(tmp_path: Path) -> None:
         "microcosm-secure": UNIFORM + 0.2,
     }
     words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
-    assert (
-        "is ahead of, and separated from, 1 of 3 rows of others (Wilcoxon over federations, Holm over 3 tests: p ≤"
-        in words
-    )
+    lead = "is ahead of, and separated from, 1 of 3 rows of others (Wilcoxon over federations, Holm over 3 tests: p ≤"
+    assert lead in words
     assert "; not separated: like; behind: better." in words

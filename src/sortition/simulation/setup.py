@@ -173,7 +173,7 @@ class Setup:
 
     @property
     def conditions(self) -> Conditions:
-        """Return what a method may remark on: the deadline, whether durations set it, and whether devices differ."""
+        """Return what a method may remark on: the deadline, its kind, and whether devices differ."""
         deadline = self.cohort_pace.deadline
         return Conditions(
             deadline=None if deadline == math.inf else deadline,

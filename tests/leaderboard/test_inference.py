@@ -157,6 +157,8 @@ def test_words_say_where_our_own_method_loses(tmp_path: Path) -> None:
     words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
     assert "in 2 of 3 federations another method beats it: cell-01 (oort, -10.0), cell-02" in words
     assert "It does not gain over uniform in noise (by family)." in words
+    assert "not separated from uniform in the tests of all rows against uniform (p = " in words
+    assert "In the tests of the first row against every other row, it is separated from none of them" in words
 
 
 def test_words_say_from_whom_our_default_is_separated(tmp_path: Path) -> None:

@@ -93,15 +93,23 @@ def _leader_sentence(standings: Sequence[RowStanding]) -> str:
     leader = standings[0]
     followers = standings[1:]
     alike = [row.row for row in followers if row.leader_test and not row.leader_test.separated]
-    sentence = f"First by mean rank is {leader.row} ({points_text(leader.gain)} points over uniform)"
-    if leader.baseline_test is not None and not leader.baseline_test.separated:
-        sentence += "; where every row is tested against uniform, it is not separated from it"
+    first = f"First by mean rank is {leader.row} ({points_text(leader.gain)} points over uniform)"
     if not alike:
-        return f"{sentence}. Tested against every other row, it is separated from all {len(followers)}."
-    return (
-        f"{sentence}. Tested against every other row, it is not separated from {len(alike)} of {len(followers)}: "
-        f"{', '.join(alike)}."
+        against_others = f"separated from all {len(followers)}"
+    elif len(alike) == len(followers):
+        against_others = "separated from none of them"
+    else:
+        against_others = f"not separated from {len(alike)} of {len(followers)}: {', '.join(alike)}"
+    if leader.baseline_test is None or leader.baseline_test.separated:
+        return f"{first}. Tested against every other row, it is {against_others}."
+    sentence = (
+        f"{first}, not separated from uniform in the tests of all rows against uniform "
+        f"(p = {leader.baseline_test.adjusted:.2g}). In the tests of the first row against every other row, it is "
+        f"{against_others}."
     )
+    if not alike:
+        sentence += " The two correct for different sets of tests and may disagree: rely on the first."
+    return sentence
 
 
 def _default_sentences(board: TrackBoard) -> list[str]:

@@ -160,6 +160,7 @@ def test_methods_ask_while_others_are_at_work(method):
         ({"pace": {"kind": "buffered", "buffer": 9}}, r"pace\.buffer must be at most the concurrency, 3; got 9\."),
         ({"pace": {"quorum": 4}}, r"pace\.quorum must be at most the cohort, 3; got 4\."),
         ({"pace": {"deadline": 5.0}, "deadline": 9.0}, r"Federation\.deadline must be left out where the pace says it"),
+        ({"pace": {"deadline": 5.0}, "deadline": 1800.0}, r"Federation\.deadline must be left out where the pace says"),
         ({"pace": {"overselect": 2.0}, "overselect": 1.5}, r"Federation\.overselect must be left out where the pace"),
         ({"pace": {"deadline": {"quantile": 0.5}}}, r"pace\.deadline must be seconds in a real federation"),
         ({"pace": {"slot": 60.0}}, r"pace\.slot must be left out in a real federation"),

@@ -96,7 +96,8 @@ class Options:
     Attributes:
         selector: the method.
         cohort: clients a round.
-        deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        deadline: seconds of a round, from its first question on; questions get at most a quarter of it. None: those of
+            the pace, or 1,800; infinite: everybody is waited for.
         rule: the pace; over-selection and deadline are said there or beside it.
         least_online: clients that must be online before every round.
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
@@ -108,7 +109,7 @@ class Options:
     selector: AnySelector
     cohort: int
     overselect: float = 1.0
-    deadline: float = DEADLINE
+    deadline: float | None = None
     rule: Pace | Mapping[str, Any] | str | None = None
     horizon: int | None = None
     seed: int = 0
@@ -141,7 +142,7 @@ class Options:
         selector: AnySelector | str,
         *,
         cohort: int,
-        deadline: float = DEADLINE,
+        deadline: float | None = None,
         least_online: int = 1,
         label: str | None = None,
         **given: Unpack[FederationOptions],
@@ -152,7 +153,7 @@ class Options:
             who: the class that a message names.
             selector: the method, or its name.
             cohort: clients a round.
-            deadline: seconds of a round.
+            deadline: seconds of a round; None: those of the pace, or 1,800.
             least_online: clients that must be online before every round.
             label: what the method is called among its shadows; default: its name.
             given: all others.
@@ -202,23 +203,26 @@ class Options:
         rule = Pace.of(self.rule, self.who)
         if rule.overselect == 1.0 and self.overselect != 1.0:
             rule = replace(rule, overselect=self.overselect)
-        if rule.deadline is None and self.deadline != math.inf:
-            rule = replace(rule, deadline=self.deadline)
+        deadline = self.deadline
+        if deadline is None:
+            deadline = DEADLINE
+        if rule.deadline is None and deadline != math.inf:
+            rule = replace(rule, deadline=deadline)
         return CohortPace(self.cohort, rule)
 
     def _check_pace(self) -> None:
         if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
-        if not (is_number(self.deadline) and self.deadline > 0):
+        if self.deadline is not None and not (is_number(self.deadline) and self.deadline > 0):
             raise bad(f"{self.who}.deadline", "seconds > 0", self.deadline, "math.inf waits for everybody.")
         rule = Pace.of(self.rule, self.who)
         if rule.overselect != 1.0 and self.overselect != 1.0:
             raise bad(f"{self.who}.overselect", "left out where the pace says it", self.overselect)
-        if rule.deadline is not None and self.deadline != DEADLINE:
-            raise bad(f"{self.who}.deadline", "left out where the pace says it", self.deadline)
         if isinstance(rule.deadline, Quantile):
             hint = "Give seconds: a real federation has seen no durations before its first round."
             raise bad("pace.deadline", "seconds in a real federation", rule.changed()["deadline"], hint)
+        if rule.deadline is not None and self.deadline is not None:
+            raise bad(f"{self.who}.deadline", "left out where the pace says it", self.deadline)
         if rule.slot is not None:
             raise bad("pace.slot", "left out in a real federation, whose clients come and go", rule.slot)
         self.pace.check(self.who, self.guards.minimum)

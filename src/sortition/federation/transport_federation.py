@@ -29,7 +29,6 @@ from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
 from sortition.federation.model_engine import Combining, ModelEngine
 from sortition.federation.options import FederationOptions, Options
-from sortition.federation.pace import DEADLINE
 
 WHO = "Federation"
 VERBS = ("online", "post", "poll", "cancel")  # of a transport
@@ -44,7 +43,8 @@ class Federation(LiveFederation):
         selector: the method, such as ``sortition.load("fedgs")``, or its name. ``"auto"`` is Microcosm with label
             counts where all clients of the first round give them, else with sketches of updates.
         cohort: clients a round.
-        deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        deadline: seconds of a round, from its first question on; questions get at most a quarter of it; default:
+            those of the pace, or 1,800. ``math.inf`` waits for everybody.
         step: the server's step, a ``sortition.aggregation.StepRule`` or its name; default: w + Σ a_k Δ_k.
         combine: how updates become one, a ``sortition.aggregation.CombineRule`` or its name; default: the weighted sum.
         least_online: clients that must be online before every round.
@@ -60,7 +60,7 @@ class Federation(LiveFederation):
         selector: AnySelector | str = "auto",
         *,
         cohort: int,
-        deadline: float = DEADLINE,
+        deadline: float | None = None,
         step: StepRule | str | None = None,
         combine: CombineRule | str = "mean",
         least_online: int = 1,

@@ -26,12 +26,13 @@ from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, bad
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
+from sortition.core.validation import is_number
 from sortition.federation.live import LiveFederation
 from sortition.federation.model_engine import Combining
 from sortition.federation.model_screening import ModelCheck
 from sortition.federation.options import FederationOptions, Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
-from sortition.federation.pace import DEADLINE
+from sortition.federation.pace import Pace
 from sortition.flower import codec
 from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy
@@ -215,7 +216,7 @@ class SelectorStrategy(Strategy):
         """Run the strategy's own ``start`` from the first round, or go on from ``resume`` as if nothing had stopped.
 
         ``timeout`` is the deadline of a round in seconds, its questions included (default: 1,800); None waits for
-        everybody.
+        everybody. It must be left out where the pace has a deadline, which then decides.
         """
         self.base.check_model(initial_arrays)
         self._set_up(
@@ -223,7 +224,7 @@ class SelectorStrategy(Strategy):
                 self.options,
                 seed=self.seed,
                 horizon=self.options.horizon or num_rounds,
-                deadline=_deadline(timeout),
+                deadline=_deadline(timeout, Pace.of(self.options.rule, WHO)),
                 least_online=self.base.least_online,
             )
         )
@@ -392,12 +393,16 @@ class DrivenGrid:
         return collect(self._grid, messages, seconds)
 
 
-def _deadline(timeout: float | None) -> float:
-    """Return the deadline of a round, from what start() was given."""
+def _deadline(timeout: float | None, pace: Pace) -> float | None:
+    """Return the deadline of a round that start() was given, infinite for ``timeout=None``; None where it was not."""
     if timeout is NOT_GIVEN:
-        return DEADLINE
+        return None
+    if pace.deadline is not None:
+        raise bad(f"{WHO}.start(timeout)", f"left out where the pace has a deadline ({pace.deadline} s)", timeout)
     if timeout is None:
         return math.inf
+    if not (is_number(timeout) and timeout > 0):
+        raise bad(f"{WHO}.start(timeout)", "seconds > 0, or None", timeout, "None waits for everybody.")
     return timeout
 
 

@@ -47,7 +47,7 @@ class ModelCheck:
     votes: dict[int, frozenset[str]] = field(default_factory=dict)
     norm_limit: float = np.inf
 
-    def judge(
+    def screen(
         self, received: Mapping[int, Model], model: Model, judge: Judge | None = None
     ) -> tuple[dict[int, Model], dict[int, str]]:
         """Return the models that can be used, by client, and what is wrong with the others.
@@ -192,7 +192,7 @@ def different(saved: Model, model: Model) -> str:
     """Say in what a saved model differs from the one that is to be trained; empty if in nothing."""
     if model and not saved.keys() & model.keys():
         return f"arrays {sorted(saved.keys() ^ model.keys())[:3]} missing or unknown"
-    _, faults = ModelCheck(names=frozenset(saved)).judge({0: saved}, model)
+    _, faults = ModelCheck(names=frozenset(saved)).screen({0: saved}, model)
     return faults.get(0, "")
 
 
@@ -215,7 +215,7 @@ def reported_rows(
     return reported
 
 
-def moved(model: Model, models: Mapping[int, Model], ids: Ids, weights: Floats) -> Model:
+def move_model(model: Model, models: Mapping[int, Model], ids: Ids, weights: Floats) -> Model:
     """Return w + Σ a_k (w_k − w) over the arrays that were sent, every array in its own type.
 
     Counters are averaged, too.

@@ -30,7 +30,7 @@ from sortition.federation.messenger import StoppedError
 from sortition.federation.model_engine import Combining, ModelEngine
 from sortition.federation.options import FederationOptions, Options
 
-WHO = "Federation"
+CLASS_NAME = "Federation"
 VERBS = ("online", "post", "poll", "cancel")  # of a transport
 
 
@@ -66,12 +66,14 @@ class Federation(LiveFederation):
         least_online: int = 1,
         **options: Unpack[FederationOptions],
     ) -> None:
-        settings = Options.read(WHO, selector, cohort=cohort, deadline=deadline, least_online=least_online, **options)
+        settings = Options.read(
+            CLASS_NAME, selector, cohort=cohort, deadline=deadline, least_online=least_online, **options
+        )
         self._stopping = threading.Event()
         self._has_run = threading.Lock()  # taken by the first run, and never given back
         super().__init__(
             _checked_transport(transport),
-            ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, WHO)),
+            ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, CLASS_NAME)),
             settings,
             "server",
             stopping=self._stopping.is_set,
@@ -103,7 +105,7 @@ class Federation(LiveFederation):
             )
         self.driver.selection = replace(self.driver.selection, horizon=self.options.horizon or rounds)
         with ExitStack() as stack:
-            for _ in range(self.open(stack), rounds):
+            for _ in range(self.open_and_restore(stack), rounds):
                 if self._stopping.is_set() or not self._play_round():
                     break
             if self._stopping.is_set():

@@ -259,7 +259,7 @@ def overlapping(rounds, rule, selector="uniform", *, checkpoint=None, resume=Non
     settings = Options(
         selector=arrangement.live,
         cohort=3,
-        rule=rule,
+        pace_option=rule,
         seed=2,
         deadline=60.0,
         arrangement=arrangement,

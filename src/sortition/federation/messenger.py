@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -202,7 +202,7 @@ class Messenger:
         """Wait until somebody who is online is idle and eligible too; return nobody if ``patience`` runs out before."""
         began = self.clock()
         next_line = began
-        pause = FIRST_LOOK
+        pauses = growing_pauses(LONGEST_RECHECK)
         while True:
             present = self.wait_for_clients()
             candidates = self._idle_and_eligible(present)
@@ -213,8 +213,7 @@ class Messenger:
             if self.clock() >= next_line:
                 self._say_who_is_waited_for(present, until=began + self.options.patience)
                 next_line = self.clock() + LOG_EVERY
-            self._receive(min(pause, max(self.options.patience, 0.01)))
-            pause = min(pause * 1.5, LONGEST_RECHECK)
+            self._receive(min(next(pauses), max(self.options.patience, 0.01)))
 
     def _say_who_is_waited_for(self, present: Ids, until: float) -> None:
         """Log why nobody of these clients can be chosen, and when the round is skipped."""
@@ -301,7 +300,7 @@ class Messenger:
             least_online = max(options.wait_for, options.least_online)
         began = self.clock()
         next_line = began
-        pause = FIRST_LOOK
+        pauses = growing_pauses(LONGEST_LOOK)
         while True:
             if self.stopping():
                 raise StoppedError
@@ -318,8 +317,7 @@ class Messenger:
             if self.clock() >= next_line:
                 self.logger.info("Waiting for clients: %s", self._what_is_missing(online, least_online))
                 next_line = self.clock() + LOG_EVERY
-            self._receive(min(pause, max(options.patience, 0.01)))
-            pause = min(pause * 1.5, LONGEST_LOOK)
+            self._receive(min(next(pauses), max(options.patience, 0.01)))
 
     def _what_is_missing(self, online: Mapping[str, Peer], least_online: int) -> str:
         """Say why no round can begin yet."""
@@ -931,7 +929,7 @@ class Messenger:
 
     def _receive_until(self, is_over: Callable[[], bool], end: float) -> None:
         """Take what comes until this is over, or until this moment; look less and less often."""
-        pause = FIRST_LOOK
+        pauses = growing_pauses(LONGEST_LOOK)
         while True:
             self._receive(0.0)
             if is_over():
@@ -939,8 +937,7 @@ class Messenger:
             seconds_left = self._seconds_until(end)
             if seconds_left <= 0:
                 return
-            self._receive(min(pause, seconds_left))
-            pause = min(pause * 1.5, LONGEST_LOOK)
+            self._receive(min(next(pauses), seconds_left))
 
     def _receive(self, wait: float) -> None:
         """Sort in whatever has come; wait so many seconds for the first message."""
@@ -996,6 +993,14 @@ class Fates:
     standby: list[int] = field(default_factory=list)
     silent: list[int] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
+
+
+def growing_pauses(longest: float) -> Iterator[float]:
+    """Yield the seconds between looks for replies: each pause is half as long again as the one before."""
+    pause = FIRST_LOOK
+    while True:
+        yield pause
+        pause = min(pause * 1.5, longest)
 
 
 def _asked_of_clients(needs: Needs, method_name: str) -> dict[str, str]:

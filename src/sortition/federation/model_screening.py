@@ -25,13 +25,13 @@ BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference
 
 @dataclass
 class ModelCheck:
-    """Holds what clients send to the model that they were sent, and to the guards.
+    """Checks models that clients send against the model that they were sent, and against the guards.
 
-    Clients may send some of the arrays only (personal layers stay at home), or others, if most clients agree on that.
+    Clients may send only some of the arrays (personal layers stay at home), or others, if most clients agree on that.
     Each client has one vote, the arrays that it sent last; a client alone decides nothing, and what the first ones
-    agreed on is overturned once more clients send other arrays. Where updates are clipped, arrays that the model does
-    not have are refused: there is nothing to shorten them to. ``free_shapes`` is for models that are no vectors, such
-    as trees.
+    agreed on is replaced once more clients send other arrays. Where updates are clipped, arrays that the model does
+    not have are refused, since they cannot be shortened. ``free_shapes`` is for models such as trees, which are no
+    vectors.
 
     Attributes:
         guards: how far clients are trusted.

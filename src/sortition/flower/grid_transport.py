@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 
 from sortition.clients.named_arrays import Model
 from sortition.federation.messages import Ask, Handle, Peer, Profile, Reply
-from sortition.federation.messenger import FIRST_LOOK, LONGEST_LOOK
+from sortition.federation.messenger import LONGEST_LOOK, growing_pauses
 from sortition.flower import codec
 from sortition.flower.base_strategy import BaseStrategy
 
@@ -251,7 +251,7 @@ def collect(grid: Grid, messages: Iterable[Message], seconds: float) -> list[Mes
     waiting = {handle for handle in grid.push_messages(messages) if handle}
     arrived: list[Message] = []
     ends = time.monotonic() + seconds
-    pause = FIRST_LOOK
+    pauses = growing_pauses(LONGEST_LOOK)
     while waiting:
         replies = list(grid.pull_messages(waiting))
         arrived += replies
@@ -259,6 +259,5 @@ def collect(grid: Grid, messages: Iterable[Message], seconds: float) -> list[Mes
         seconds_left = ends - time.monotonic()
         if seconds_left <= 0 or not waiting:
             break
-        time.sleep(min(pause, seconds_left))
-        pause = min(pause * 1.5, LONGEST_LOOK)
+        time.sleep(min(next(pauses), seconds_left))
     return arrived

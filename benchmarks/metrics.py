@@ -129,8 +129,8 @@ def measure(clients: int, rounds: int) -> str:
     shares: list[float] = []
     scrapes: list[float] = []
     with ExitStack() as stack:
-        plain.open(stack)
-        watched.open(stack)
+        plain.open_and_restore(stack)
+        watched.open_and_restore(stack)
         for index in range(rounds):
             for name, live in (("plain", plain), ("watched", watched)):
                 inside.append(0.0)

@@ -250,7 +250,7 @@ class Job:
         signal = self.world.rng.choice((LOSS, TRAINING_LOSS))
         n_asked = self.world.rng.randint(1, self.admitted.size)
         asked = np.sort(np.array(self.world.rng.sample(self.admitted.tolist(), n_asked)))
-        permitted = self.keeper.permitted(Measure(signal, asked))
+        permitted = self.keeper.claim_question(Measure(signal, asked))
         counts_bytes = any(policy.megabytes for policy in self.policies)
         if permitted is not None and (signal is TRAINING_LOSS or counts_bytes):
             n_bytes = NUMBER * (self.world.parameters + 1)

@@ -105,7 +105,7 @@ def scrape_rows() -> list[Row]:
     live = LiveFederation(SmallFederation(), engine, options, "server", logger=logger)
     rows: list[Row] = []
     with ExitStack() as stack:
-        live.open(stack)
+        live.open_and_restore(stack)
         for index in range(ROUNDS):
             live.driver.play_round()
             with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics") as response:

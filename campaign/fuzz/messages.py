@@ -16,7 +16,7 @@ from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import SortitionError
 from sortition.core.signals import find_signal
 from sortition.federation.members import Members
-from sortition.federation.model_screening import ModelCheck, moved
+from sortition.federation.model_screening import ModelCheck, move_model
 from sortition.flower import codec
 from sortition.flower.grid_transport import model_of, read_profile
 
@@ -76,11 +76,11 @@ def _task(rng: random.Random) -> None:
 def _model(rng: random.Random) -> None:
     contents = {k: RecordDict({"arrays": _record(rng, MODEL)}) for k in range(3)}
     sent = {client: model_of(content, "arrays")[0] or {} for client, content in contents.items()}
-    models, _ = ModelCheck(names=frozenset(MODEL)).judge(sent, MODEL)
+    models, _ = ModelCheck(names=frozenset(MODEL)).screen(sent, MODEL)
     done = np.array(sorted(models), np.int64)
     if not done.size:
         return
-    mean = moved(MODEL, models, done, np.full(done.size, 1 / done.size))
+    mean = move_model(MODEL, models, done, np.full(done.size, 1 / done.size))
     if not all(np.isfinite(value).all() for value in mean.values()):
         raise RuntimeError("the model is not finite")
     as_vector(mean)

@@ -47,7 +47,7 @@ def server(number: int, *, resume: bool) -> SelectorStrategy:
     made = SelectorStrategy(
         load(name, **options), cohort=3, strategy=stock, checkpoint=path, resume=path if resume else None, horizon=5
     )
-    made.engine.show(codec.to_record(FLOAT))
+    made.engine.set_model(codec.to_record(FLOAT))
     return made
 
 
@@ -72,11 +72,11 @@ def sound(number: int) -> bytes:
     made.members.meet({str(k): Profile(f"client-{k}", facts, signals) for k in range(1, CLIENTS + 1)})
     with ExitStack() as stack:
         made.files.open(stack)
-        made.driver.up_to_date()
+        made.driver.update_registrar()
         model = dict(FLOAT)
         for step in (1, 2):
-            model = stepped(made.base, step, model)
-        made.engine.show(codec.to_record(model))
+            model = stepped(made.user_strategy, step, model)
+        made.engine.set_model(codec.to_record(model))
         made.files.keep({"round": 0})
     return path.read_bytes()
 
@@ -91,9 +91,9 @@ def play(rng: random.Random) -> int:
     made = server(number, resume=True)
     with ExitStack() as stack:
         made.files.open(stack)
-        made.driver.up_to_date()
+        made.driver.update_registrar()
         if not made_up:  # a server's memory of the right kind and of other shapes fails in its first step
-            stepped(made.base, 3, made.engine.model)
+            stepped(made.user_strategy, 3, made.engine.model)
     return 1
 
 

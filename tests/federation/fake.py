@@ -102,7 +102,7 @@ class Federation:
         self.network = network
         self.options = Options(selector=selector, cohort=cohort, on_round=on_round, **options)
         self.engine = ModelEngine(MODEL)
-        kind = OverlappingMessenger if self.options.pace.rule.overlaps else Messenger
+        kind = OverlappingMessenger if self.options.pace.settings.overlaps else Messenger
         self.messenger = kind(network, self.engine, self.options, clock=network.clock, logger=logger)
         self.files = RunFiles(self.options, self.engine, self.messenger.members, self.messenger.check, backend="test")
         self.complaints = []

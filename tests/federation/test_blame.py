@@ -117,7 +117,7 @@ def test_a_device_that_takes_another_name_is_one_client_at_a_time():
     sessions = [ask.session for ask in network.asks if ask.kind == "train" and ask.round == records[-1]["round"]]
     assert len(sessions) == len(set(sessions))
     assert federation.messenger.members[1].session is None
-    assert np.array_equal(federation.messenger.members.present(network.online()), [0, 2])
+    assert np.array_equal(federation.messenger.members.find_present(network.online()), [0, 2])
 
 
 def test_an_answer_that_cannot_be_used_closes_no_first_round():

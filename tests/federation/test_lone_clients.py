@@ -109,7 +109,7 @@ def test_whoever_sorts_first_does_not_fail_the_trial_for_all():
         device.reports = True
     made = Federation(Network([Unsure("a"), *others]), Reported(), cohort=10)
     (record,) = made.play()
-    assert made.messenger.tried
+    assert made.messenger.reports_are_proven
     assert "c8" in record["names"]
 
 
@@ -211,16 +211,16 @@ def test_where_updates_are_clipped_arrays_that_the_model_does_not_have_are_refus
 def test_votes_on_arrays_outlast_a_restart():
     model = {"w": np.zeros(2, np.float32), "b": np.zeros(1, np.float32)}
     check = ModelCheck()
-    check.judge({client: dict(model) for client in range(3)}, model)
-    check.judge({client: {"w": model["w"]} for client in range(3, 5)}, model)
+    check.screen({client: dict(model) for client in range(3)}, model)
+    check.screen({client: {"w": model["w"]} for client in range(3, 5)}, model)
     again = ModelCheck()
     again.restore_names(json.loads(json.dumps(check.export_names())))
     assert (again.names, again.votes) == (check.names, check.votes)
-    again.judge({5: {"w": model["w"]}}, model)
+    again.screen({5: {"w": model["w"]}}, model)
     assert again.names == {"w", "b"}
-    again.judge({6: {"w": model["w"]}}, model)
+    again.screen({6: {"w": model["w"]}}, model)
     assert again.names == {"w"}
-    assert set(again.judge({0: model}, model)[1]) == {0}
+    assert set(again.screen({0: model}, model)[1]) == {0}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def meet(members, profiles, online=()):
 
 
 def present(members, nodes):
-    return members.present([str(node) for node in nodes]).tolist()
+    return members.find_present([str(node) for node in nodes]).tolist()
 
 
 def node(members, client):
@@ -51,7 +51,7 @@ def test_who_joins_later_gets_the_next_id():
 def test_who_comes_back_is_who_was_there():
     members = Members(["sizes"])
     meet(members, {1: sized("b"), 2: sized("c")})
-    assert members.unknown(["1", "9"]) == ["9"]
+    assert members.find_strangers(["1", "9"]) == ["9"]
     meet(members, {9: sized("c", 12)})
     assert len(members) == 2
     assert node(members, 1) == 9
@@ -208,7 +208,7 @@ def test_restored_members_knows_no_nodes_of_clients_that_it_no_longer_has():
     meet(members, {3: sized("d")})  # after the checkpoint
     members.restore(*saved)
     assert present(members, [1, 2, 3]) == []
-    assert members.unknown(["1", "2", "3"]) == ["1", "2", "3"]
+    assert members.find_strangers(["1", "2", "3"]) == ["1", "2", "3"]
 
 
 def test_members_say_who_can_answer_a_question():
@@ -216,8 +216,8 @@ def test_members_say_who_can_answer_a_question():
     able = Profile(name="able", facts={"sizes": np.array(3)}, signals=("loss", "resources"))
     unable = Profile(name="unable", facts={"sizes": np.array(3)}, signals=("loss",))
     assert members.meet({"s1": able, "s2": unable}) == {}
-    assert members.able(np.array([0, 1]), "resources").tolist() == [0]
-    assert members.able(np.array([0, 1]), "loss").tolist() == [0, 1]
+    assert members.keep_able(np.array([0, 1]), "resources").tolist() == [0]
+    assert members.keep_able(np.array([0, 1]), "loss").tolist() == [0, 1]
 
 
 def test_sessions_that_ended_leave_nothing_behind():

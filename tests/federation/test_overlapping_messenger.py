@@ -43,7 +43,7 @@ def test_steps_no_longer_wait_for_the_slow():
     slow = [10.0] * 3 + [1.0] * 7
     rounds = Federation(network(slow), cohort=4, seed=3)
     waited = rounds.play(6)[-1]["clock"]
-    made = Federation(network(slow), cohort=4, seed=3, rule=BUFFERED)
+    made = Federation(network(slow), cohort=4, seed=3, pace_option=BUFFERED)
     records = made.play(6)
     assert records[-1]["clock"] < waited / 2
     assert any("staleness" in record for record in made.play(20))
@@ -51,7 +51,7 @@ def test_steps_no_longer_wait_for_the_slow():
 
 
 def test_a_quorum_closes_a_round_and_the_rest_is_dropped():
-    made = Federation(network([1.0, 1.0, 9.0, 9.0]), cohort=4, rule={"quorum": 0.5})
+    made = Federation(network([1.0, 1.0, 9.0, 9.0]), cohort=4, pace_option={"quorum": 0.5})
     (record,) = made.play()
     assert record["answered"] == [0, 1]
     assert record["standby"] == [2, 3]
@@ -59,7 +59,7 @@ def test_a_quorum_closes_a_round_and_the_rest_is_dropped():
 
 
 def test_late_updates_are_used_when_they_come():
-    made = Federation(network([1.0, 1.0, 2.5]), cohort=3, rule={"quorum": 2, "late": "use"})
+    made = Federation(network([1.0, 1.0, 2.5]), cohort=3, pace_option={"quorum": 2, "late": "use"})
     first, second, third = made.play(3)
     assert (first["answered"], first["in_flight"]) == ([0, 1], 1)
     assert (second["cohort"], second["busy"]) == ([0, 1], 1)
@@ -70,7 +70,7 @@ def test_late_updates_are_used_when_they_come():
 
 def test_a_stale_model_is_rebased():
     """w_v + (w_k − w_{v−τ}): the slow client's change counts, not its old model."""
-    made = Federation(network([1.0, 1.5]), cohort=2, rule={"quorum": 1, "late": "use", "staleness": "constant"})
+    made = Federation(network([1.0, 1.5]), cohort=2, pace_option={"quorum": 1, "late": "use", "staleness": "constant"})
     made.play(1)
     assert made.engine.model["w"].tolist() == [1.0, 1.0]  # the fast one's
     made.network.device("client-0").seconds["train"] = NEVER
@@ -81,7 +81,7 @@ def test_a_stale_model_is_rebased():
 
 def test_work_without_an_answer_is_given_up_and_others_are_chosen():
     seconds = [NEVER, NEVER, 1.0, 1.0, 1.0, 1.0]
-    made = Federation(network(seconds), cohort=4, rule=BUFFERED, deadline=5.0)
+    made = Federation(network(seconds), cohort=4, pace_option=BUFFERED, deadline=5.0)
     records = made.play(12)
     reasons = {k: why for record in records for k, why in record.get("given_up", {}).items()}
     assert set(reasons) == {"0", "1"}
@@ -90,7 +90,7 @@ def test_work_without_an_answer_is_given_up_and_others_are_chosen():
 
 
 def test_a_program_that_raises_has_failed():
-    made = Federation(network([1.0] * 5), cohort=3, rule=BUFFERED)
+    made = Federation(network([1.0] * 5), cohort=3, pace_option=BUFFERED)
     made.network.device("client-2").fails = "out of memory"
     records = made.play(6)
     failed = {k: why for record in records for k, why in record.get("failed", {}).items()}
@@ -99,7 +99,7 @@ def test_a_program_that_raises_has_failed():
 
 
 def test_updates_that_cannot_be_used_have_ended():
-    made = Federation(network([1.0] * 5), cohort=3, rule=BUFFERED)
+    made = Federation(network([1.0] * 5), cohort=3, pace_option=BUFFERED)
     made.network.device("client-1").w = (np.nan, 1.0)
     records = made.play(6)
     assert any("1" in record["left_out"] for record in records)
@@ -109,7 +109,7 @@ def test_updates_that_cannot_be_used_have_ended():
 
 def test_places_are_filled_at_every_arrival():
     pace = Pace(kind="buffered", buffer=3, refill="arrival")
-    made = Federation(network([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), cohort=3, rule=pace)
+    made = Federation(network([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), cohort=3, pace_option=pace)
     records = made.play(5)
     check_accounts(records)
     registrar = made.driver.registrar
@@ -118,7 +118,7 @@ def test_places_are_filled_at_every_arrival():
 
 def test_updates_that_came_while_a_step_was_made_take_no_place():
     """Whoever has answered is not at work: with six instant devices, a selection of four places finds a free one."""
-    made = Federation(network([0.0] * 6), cohort=4, rule=BUFFERED)
+    made = Federation(network([0.0] * 6), cohort=4, pace_option=BUFFERED)
     records = made.play(8)
     assert all(record["cohort"] for record in records)
     check_accounts(records)
@@ -127,7 +127,7 @@ def test_updates_that_came_while_a_step_was_made_take_no_place():
 def test_adaptive_steps_follow_the_longest_training_at_work():
     """While a client that took 8 seconds is at work beside one of 1 second, a step is made every 8 / 2 seconds."""
     pace = Pace(kind="buffered", buffer="adaptive")
-    made = Federation(network([1.0, 8.0]), cohort=2, rule=pace)
+    made = Federation(network([1.0, 8.0]), cohort=2, pace_option=pace)
     records = made.play(14)
     check_accounts(records)
     clocks = np.array([record["clock"] for record in records])
@@ -137,7 +137,7 @@ def test_adaptive_steps_follow_the_longest_training_at_work():
 
 
 def test_saa_looks_at_single_updates():
-    made = Federation(network([1.0, 1.0, 2.5]), cohort=3, rule={"quorum": 2, "late": "use", "staleness": "saa"})
+    made = Federation(network([1.0, 1.0, 2.5]), cohort=3, pace_option={"quorum": 2, "late": "use", "staleness": "saa"})
     records = made.play(4)
     stale = [record for record in records if "staleness" in record]
     assert stale
@@ -149,7 +149,7 @@ def test_methods_ask_while_others_are_at_work(method):
     seconds = [1.0, 2.0, 3.0, 1.0, 2.0, 9.0]
     facts = {"sizes": 5.0, "label_counts": [2, 3]}
     signals = ("loss", "training-loss", "duration", "rms-loss")
-    made = Federation(network(seconds, facts=facts, signals=signals), method, cohort=3, rule=BUFFERED)
+    made = Federation(network(seconds, facts=facts, signals=signals), method, cohort=3, pace_option=BUFFERED)
     records = made.play(8)
     check_accounts(records)
 
@@ -160,6 +160,7 @@ def test_methods_ask_while_others_are_at_work(method):
         ({"pace": {"kind": "buffered", "buffer": 9}}, r"pace\.buffer must be at most the concurrency, 3; got 9\."),
         ({"pace": {"quorum": 4}}, r"pace\.quorum must be at most the cohort, 3; got 4\."),
         ({"pace": {"deadline": 5.0}, "deadline": 9.0}, r"Federation\.deadline must be left out where the pace says it"),
+        ({"pace": {"deadline": 5.0}, "deadline": 1800.0}, r"Federation\.deadline must be left out where the pace says"),
         ({"pace": {"overselect": 2.0}, "overselect": 1.5}, r"Federation\.overselect must be left out where the pace"),
         ({"pace": {"deadline": {"quantile": 0.5}}}, r"pace\.deadline must be seconds in a real federation"),
         ({"pace": {"slot": 60.0}}, r"pace\.slot must be left out in a real federation"),

@@ -12,9 +12,9 @@ from sortition.federation.staleness import Staleness
 
 def test_rounds_by_default():
     pace = CohortPace(10)
-    assert not pace.rule.overlaps
+    assert not pace.settings.overlaps
     assert (pace.places, pace.deadline, pace.target(Cohort.uniform(range(8)))) == (10, math.inf, 8)
-    assert pace.rule.changed() == {}
+    assert pace.settings.changed() == {}
 
 
 def test_a_quorum_is_a_share_or_a_number():

@@ -158,7 +158,7 @@ class TestRulesOnThePast:
     def test_twice_in_one_round_is_one_participation(self):
         kept = keeper(Policy(lifetime=1))
         admit(kept)
-        assert kept.permitted(Measure(TRAINING_LOSS, np.array([0, 1]))).ids.tolist() == [0, 1]
+        assert kept.claim_question(Measure(TRAINING_LOSS, np.array([0, 1]))).ids.tolist() == [0, 1]
         assert not kept.claim(np.array([0])).size
 
     def test_only_some(self):
@@ -172,19 +172,19 @@ class TestQuestions:
     def test_one_that_needs_no_training_is_no_participation(self):
         kept = keeper(Policy(lifetime=1))
         admit(kept)
-        kept.permitted(Measure(LOSS, np.arange(4)))
+        kept.claim_question(Measure(LOSS, np.arange(4)))
         assert admit(kept) == [0, 1, 2, 3]
 
     def test_it_goes_only_to_those_who_can_also_train_after_it(self):
         kept = keeper(Policy(megabytes=1.0, window="1 day"), parameters=100_000)  # a question and a training: 1.2 MB
         admit(kept)
-        assert kept.permitted(Measure(LOSS, np.array([0, 1]))) is None
+        assert kept.claim_question(Measure(LOSS, np.array([0, 1]))) is None
         assert not kept.claim(np.array([0, 1])).size
 
     def test_a_rehearsal_uses_its_cohort(self):
         kept = keeper(Policy(lifetime=1))
         admit(kept)
-        kept.permitted(Measure(LOSS, np.array([2, 3]), Cohort.uniform([0, 1])))
+        kept.claim_question(Measure(LOSS, np.array([2, 3]), Cohort.uniform([0, 1])))
         assert admit(kept) == [2, 3]
 
 
@@ -343,7 +343,7 @@ class TestLedger:
     def test_a_damaged_row_is_refused(self, tmp_path):
         ledger = Ledger(tmp_path / "l.sqlite")
         ledger._db.execute("INSERT INTO claims VALUES (1, 'a', 'x', 'c', '', '[]', 0.0, 1, 8)")
-        with pytest.raises(StorageError, match="is damaged: a row of client 'c' does not hold a claim"):
+        with pytest.raises(StorageError, match="is damaged: the stored claim on client 'c' is invalid"):
             ledger.unread()
 
     @pytest.mark.parametrize("row", [("c", "", "{}", 1, 0.0), ("c", "", "[]", "many", 0.0)])
@@ -351,7 +351,7 @@ class TestLedger:
         ledger = Ledger(tmp_path / "l.sqlite")
         ledger._db.execute("INSERT INTO lifetimes VALUES (?, ?, ?, ?, ?)", row)
         ledger._db.execute("INSERT INTO pruned VALUES (1, 5)")
-        with pytest.raises(StorageError, match="is damaged: a row of client 'c' does not hold a lifetime"):
+        with pytest.raises(StorageError, match="is damaged: the stored use count of client 'c' is invalid"):
             ledger.unread()
 
     def test_a_later_format_is_refused(self, tmp_path):

@@ -259,7 +259,7 @@ def overlapping(rounds, rule, selector="uniform", *, checkpoint=None, resume=Non
     settings = Options(
         selector=arrangement.live,
         cohort=3,
-        rule=rule,
+        pace_option=rule,
         seed=2,
         deadline=60.0,
         arrangement=arrangement,
@@ -269,7 +269,7 @@ def overlapping(rounds, rule, selector="uniform", *, checkpoint=None, resume=Non
     live = LiveFederation(network, ModelEngine(MODEL), settings, "server")
     live.messenger.clock = network.clock
     with ExitStack() as stack:
-        for _ in range(live.open(stack), rounds):
+        for _ in range(live.open_and_restore(stack), rounds):
             live.driver.open_round()
             live.driver.dispatch()
             live.close_round()
@@ -354,7 +354,7 @@ def test_overlapping_shadows_go_on_warm_after_a_restart(tmp_path):
         shadow={"least": LeastTrained()}, checkpoint=tmp_path / "run.npz", resume=True,
     )  # fmt: skip
     with ExitStack() as stack:
-        assert made.open(stack) == 4
+        assert made.open_and_restore(stack) == 4
         saved = made.files.saved.selection.shadows
     arrays, _ = saved
     assert arrays["0.registrar.state.trained"].tolist() == before.registrar.state.trained.tolist()

@@ -77,7 +77,7 @@ def usable(contents, model, guards=None):
     """The models in these replies that can be used, and what is wrong with the others, as the server finds them."""
     read = {client: model_of(content, "arrays") for client, content in contents.items()}
     check = ModelCheck() if guards is None else ModelCheck(guards)
-    models, faults = check.judge({client: sent or {} for client, (sent, fault) in read.items() if not fault}, model)
+    models, faults = check.screen({client: sent or {} for client, (sent, fault) in read.items() if not fault}, model)
     return models, faults | {client: fault for client, (_, fault) in read.items() if fault}
 
 

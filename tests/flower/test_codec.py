@@ -11,14 +11,14 @@ from sortition.clients.named_arrays import as_vector, from_vector
 from sortition.core import GRADIENT
 from sortition.core.errors import InputError
 from sortition.core.signals import find_signal
-from sortition.federation.model_screening import ModelCheck, moved
+from sortition.federation.model_screening import ModelCheck, move_model
 from sortition.flower import codec
 
 MODEL = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "seen": np.array(4), "b": np.ones(2, np.float32)}
 
 
 def judged(model):
-    return ModelCheck(names=frozenset(MODEL)).judge({0: model}, MODEL)[1].get(0, "")
+    return ModelCheck(names=frozenset(MODEL)).screen({0: model}, MODEL)[1].get(0, "")
 
 
 def test_a_task_travels():
@@ -102,5 +102,5 @@ def test_numbers_that_do_not_fit_the_models_type_are_a_fault():
 
 def test_a_model_with_switches_is_averaged():
     model = {"on": np.array([True, False]), "w": np.ones(1, np.float32)}
-    mean = moved(model, {0: model, 1: model}, np.array([0, 1]), np.array([0.5, 0.5]))
+    mean = move_model(model, {0: model, 1: model}, np.array([0, 1]), np.array([0.5, 0.5]))
     assert mean["on"].tolist() == [True, False]

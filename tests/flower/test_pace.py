@@ -134,3 +134,24 @@ def test_after_a_restart_work_in_flight_is_given_up_by_name(tmp_path):
     assert len(given_up) == at_work
     assert set(given_up.values()) == {"the server restarted"}
     check_accounts(again.history)
+
+
+@pytest.mark.parametrize("timeout", [600, 1800, 1800.0, None])
+def test_a_timeout_beside_the_deadline_of_the_pace_is_refused_by_its_own_name(timeout):
+    strategy = SelectorStrategy(load("uniform"), cohort=4, pace={"deadline": 30.0}, strategy=quiet())
+    with pytest.raises(
+        InputError, match=r"start\(timeout\) must be left out where the pace has a deadline \(30\.0 s\)"
+    ):
+        strategy.start(grid({}), codec.to_record(MODEL), 1, timeout=timeout)
+
+
+def test_the_deadline_of_the_pace_decides_where_no_timeout_is_given():
+    strategy = SelectorStrategy(load("uniform"), cohort=4, pace={"deadline": 30.0}, strategy=quiet())
+    strategy.start(grid({}), codec.to_record(MODEL), 1)
+    assert strategy.driver.pace.deadline == 30.0
+
+
+def test_a_timeout_that_is_no_number_of_seconds_is_refused_by_its_own_name():
+    strategy = SelectorStrategy(load("uniform"), cohort=4, strategy=quiet())
+    with pytest.raises(InputError, match=r"start\(timeout\) must be seconds > 0, or None; got -1"):
+        strategy.start(grid({}), codec.to_record(MODEL), 1, timeout=-1)

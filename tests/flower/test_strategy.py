@@ -11,7 +11,7 @@ from tests.flower.loopback import Loopback, fails, node, usable
 
 from sortition.core import Cohort
 from sortition.core.errors import InputError
-from sortition.federation.model_screening import moved
+from sortition.federation.model_screening import move_model
 from sortition.flower import SelectorStrategy, codec
 from sortition.flower.grid_transport import read_profile
 from sortition.selectors import load
@@ -68,7 +68,7 @@ def test_the_mean_keeps_the_cohorts_mass_and_skips_the_unsound():
     done = cohort.ids[[k in models for k in cohort.ids.tolist()]]
     weights, _ = cohort.weights_of(done)
     np.testing.assert_allclose(weights, [0.6, 0.3])  # 0.9 shared 2 : 1
-    mean = moved(MODEL, models, done, weights)
+    mean = move_model(MODEL, models, done, weights)
     np.testing.assert_allclose(mean["w"], [0.6 * 2 + 0.3 * 1, 0.3 * 2], rtol=1e-6)
     assert mean["seen"] == 13  # 10 + 0.9 · 4, a whole number as before
 
@@ -162,7 +162,7 @@ def test_methods_that_are_assigned_to_a_strategy_run_and_stay():
 
     strategy.aggregate_train = logged
     made, _ = started(strategy)
-    assert (seen, strategy.aggregate_train, made.base.kind.linear) == ([1, 2], logged, False)
+    assert (seen, strategy.aggregate_train, made.user_strategy.traits.linear) == ([1, 2], logged, False)
     assert "configure_train" not in vars(strategy)
 
 

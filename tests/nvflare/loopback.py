@@ -12,7 +12,7 @@ from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from sortition.clients import Answers
-from sortition.nvflare.client import Exchange
+from sortition.nvflare.client import SiteSession
 
 CLASSES, WIDTH = 3, 2
 MODEL = {"layer.weight": np.zeros((CLASSES, WIDTH), np.float32), "layer.bias": np.zeros(CLASSES, np.float32)}
@@ -66,7 +66,7 @@ class Site:
     def __init__(self, name, *, facts=facts, client=Quadratic, broken=None, signals=(), tags=()):
         self.name, self.token, self.broken, self.sent, self.trainings = name, f"token of {name}", broken, None, 0
         self.seconds = 0.0
-        self.exchange = Exchange(Answers(client, facts, signals), self, tags, clock=lambda: self.seconds)
+        self.session = SiteSession(Answers(client, facts, signals), self, tags, clock=lambda: self.seconds)
 
     def get_site_name(self):
         return self.name
@@ -77,9 +77,9 @@ class Site:
     def handle(self, message):
         """The reply to a message; None for silence."""
         self.sent = None
-        kept = self.exchange.take(message)
+        kept = self.session.handle_message(message)
         if kept is not None:
-            self.exchange.give(self.train(kept))
+            self.session.send_result(self.train(kept))
         return self.sent
 
     def train(self, message):

@@ -71,7 +71,7 @@ def test_an_unknown_signal_is_an_error_that_names_it():
 def test_a_difference_is_added_to_what_was_sent():
     before = {"w": np.ones(2, np.float32)}
     message = FLModel(ParamsType.DIFF, {"w": np.array([0.5, -1.0], np.float32)})
-    assert as_vector(meta_codec.trained(message, before)).tolist() == [1.5, 0.0]
+    assert as_vector(meta_codec.full_model(message, before)).tolist() == [1.5, 0.0]
 
 
 def test_the_id_of_a_site_is_its_own():
@@ -110,7 +110,7 @@ def script(monkeypatch, *tasks):
     """NVFlare behind the module, with one message a task."""
     stub = Stub(*(meta_codec.SiteTask(kind, 2, 3, signals=signals).on(dict(MODEL), 5) for kind, signals in tasks))
     monkeypatch.setattr(flare, "flare", stub)
-    monkeypatch.setattr(flare, "_exchange", flare.Exchange(Answers(Quadratic, facts), stub))
+    monkeypatch.setattr(flare, "_session", flare.SiteSession(Answers(Quadratic, facts), stub))
     return stub
 
 

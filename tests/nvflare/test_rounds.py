@@ -371,7 +371,7 @@ def test_options_must_be_a_table():
 
 def test_what_is_not_given_has_the_defaults_of_every_federation():
     options = read_options("SelectorController", "uniform", 2, 5, None)
-    assert (options.deadline, options.answer_timeout, options.profile_timeout) == (1800.0, 60.0, 120.0)
+    assert (options.pace.deadline, options.answer_timeout, options.profile_timeout) == (1800.0, 60.0, 120.0)
     assert (options.checkpoint, options.resume, options.audit, options.owner_of) == (None, None, None, None)
     assert read_options("SelectorController", "uniform", 2, 5, {"deadline": None}).deadline == math.inf
     assert not read_combining("SelectorController", None).own

@@ -27,7 +27,7 @@ def trained(kind, params, model=MODEL):
 
 
 def judged(sent, model=MODEL):
-    return ModelCheck(Guards()).judge(sent, model)
+    return ModelCheck(Guards()).screen(sent, model)
 
 
 @pytest.mark.parametrize(

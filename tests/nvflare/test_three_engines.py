@@ -54,7 +54,7 @@ class TrainedByRule(Site):
     """A site whose script trains as the simulator does."""
 
     def train(self, message):
-        about, model = self.exchange.task, meta_codec.as_model(message.params)
+        about, model = self.session.task, meta_codec.as_model(message.params)
         result = CLIENTS(Received(model, {}, about.t, about.client, about.purpose, self.name)).train()
         metrics = {"train_loss": result.loss, "steps": result.steps, "lr": result.learning_rate}
         if "dispersion" in about.signals:

@@ -35,7 +35,7 @@ from sortition.federation.policies import PolicyKeeper
 from sortition.federation.shadow import Shadows
 from sortition.federation.staleness import Staleness
 
-ORDER = tuple(RoundRecord.__annotations__)  # the keys of a record
+RECORD_KEYS = tuple(RoundRecord.__annotations__)  # the keys of a record
 USED_ELSEWHERE = "another job used up its limit"
 
 
@@ -263,10 +263,10 @@ class Driver:
     def open_round(self) -> OpenRound:
         """Choose a cohort, asking clients what the method wants to know."""
         available = self.backend.available()
-        registrar = self.up_to_date()
+        registrar = self.update_registrar()
         self.selection_seconds = 0.0
         lost: dict[int, Ending] = {}
-        if self.pace.rule.overlaps:
+        if self.pace.settings.overlaps:
             lost = dict(self._overlapping.lost())
             self._give_up(registrar, lost)
         past_turns = [cast(Turn, PastTurn.of(selection)) for selection in registrar.open_selections]
@@ -279,17 +279,17 @@ class Driver:
                 dispatched=True,
             )
         else:
-            turn = self._chosen(registrar, available)
-            self.round = OpenRound(turn, available.size, endings=lost, withdrawn=self._claimed(turn))
+            turn = self._select(registrar, available)
+            self.round = OpenRound(turn, available.size, endings=lost, withdrawn=self._claim_cohort(turn))
         return self.round
 
-    def _chosen(self, registrar: Registrar, available: Ids) -> Turn:
-        """Play a turn until its questions are answered."""
+    def _select(self, registrar: Registrar, available: Ids) -> Turn:
+        """Begin a turn, and ask clients until its cohort is chosen."""
         began = time.perf_counter()
         turn = self.begin(registrar, available)
         self.selection_seconds += time.perf_counter() - began
         while turn.question is not None:
-            question = self.policy.permitted(turn.question)
+            question = self.policy.claim_question(turn.question)
             answers: Answers = {}
             if question is not None:
                 answers = self.backend.ask(turn, question)
@@ -298,27 +298,28 @@ class Driver:
             self.selection_seconds += time.perf_counter() - began
         return turn
 
-    def _claimed(self, turn: Turn) -> Ids:
+    def _claim_cohort(self, turn: Turn) -> Ids:
         """Claim the cohort of a turn; return the members that may not be used any more."""
         return self.policy.claim(_chosen_by(turn).ids)
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn; where no place is free, it is a skipped one."""
-        clock = self.backend.elapsed()
-        deadline = self._deadline()
+        places = self.pace.places
         excluded = self.policy.excluded
-        if not self.pace.rule.overlaps:
-            return registrar.begin(available, self.pace.places, clock=clock, deadline=deadline, excluded=excluded)
-        at_work = self.at_work()
-        places = self.pace.free_places(at_work.size)
+        at_work: Ids | None = None
+        if self.pace.settings.overlaps:
+            at_work = self.at_work()
+            places = self.pace.free_places(at_work.size)
         if places < 1:
-            return registrar.begin(available[:0], 1, in_flight=at_work, clock=clock, deadline=deadline)
+            available = available[:0]
+            places = 1
+            excluded = {}
         return registrar.begin(
             available,
             places,
             in_flight=at_work,
-            clock=clock,
-            deadline=deadline,
+            clock=self.backend.elapsed(),
+            deadline=self._deadline(),
             excluded=excluded,
         )
 
@@ -347,12 +348,12 @@ class Driver:
             raise bad(caller, "called after open_round", "a call without")
         return self.registrar
 
-    def up_to_date(self) -> Registrar:
-        """Return the registrar, with everybody who is known and the lengths of the model's vectors."""
+    def update_registrar(self) -> Registrar:
+        """Make the registrar, or tell it of new clients and of the lengths of the model's vectors; return it."""
         population = self.backend.population()
         if self.registrar is None:
             if population is None:
-                raise bad("Backend.population", "given before the first round", None)
+                raise bad("Backend.population()", "a Population when it is first called", None)
             self.registrar = self.selection.registrar(population, self.backend.model_size())
             self._started(self.registrar)
             return self.registrar
@@ -373,7 +374,7 @@ class Driver:
 
     def _withdraw(self, opened: OpenRound, registrar: Registrar, clients: Ids) -> None:
         """End the work of members that may not be used; a round that does not overlap ends it when it closes."""
-        if self.pace.rule.overlaps:
+        if self.pace.settings.overlaps:
             self._end(opened, registrar, dict.fromkeys(clients.tolist(), Ending("given_up", USED_ELSEWHERE)))
 
     # -- the second half -----------------------------------------------------------------------------------------------
@@ -381,15 +382,15 @@ class Driver:
     def close_round(self) -> RoundRecord:
         """Take what came back, teach the method, make the next model, and keep the record."""
         opened = self._opened("close_round")
-        if self.pace.rule.overlaps:
-            return self._kept(self._step(opened))
+        if self.pace.settings.overlaps:
+            return self._keep_record(self._step(opened))
         cohort = opened.cohort
         turn = opened.turn
         arrivals = self.backend.collect(turn, cohort)
         turn.blame(arrivals.faults)
-        usable = self.finish(turn, arrivals)
+        may_aggregate = self.finish(turn, arrivals).size > 0
         notes = self._notes(opened, arrivals)
-        if usable.size:
+        if may_aggregate:
             weights, remarks = cohort.weights_of(arrivals.ids)
             notes |= remarks
             notes |= self.backend.step(cohort, arrivals.ids, weights)
@@ -401,9 +402,9 @@ class Driver:
         record: dict[str, object] = {**common_record, **self.backend.costs(turn, arrivals)}
         if self.shadows is not None:
             record["shadows"] = self.shadows.play()
-        return self._kept(in_order(record))
+        return self._keep_record(in_order(record))
 
-    def _kept(self, record: RoundRecord) -> RoundRecord:
+    def _keep_record(self, record: RoundRecord) -> RoundRecord:
         """Write a record, and tell it to everybody who wants to know."""
         self.round = None
         self.policy.round = record["round"] + 1
@@ -420,14 +421,14 @@ class Driver:
         self._await(opened, registrar)
         self._drop_stale(opened, registrar)
         arrivals = self.backend.collect(opened.turn, opened.cohort)
-        rule = self.pace.rule
+        settings = self.pace.settings
         staleness = registrar.flights.staleness(arrivals.ids, registrar.version)
-        discounts = self._overlapping.discounts(rule.rule, arrivals.ids, staleness)
+        discounts = self._overlapping.discounts(settings.staleness_rule, arrivals.ids, staleness)
         step = registrar.receive(
             arrivals.ids,
             arrivals.reports,
             discounts=discounts,
-            normalise=rule.normalise,
+            normalise=settings.normalise,
             durations=arrivals.durations,
             blamed=arrivals.faults,
         )
@@ -479,11 +480,11 @@ class Driver:
 
     def _drop_stale(self, opened: OpenRound, registrar: Registrar) -> None:
         """Drop the updates that wait for the step and are too old for it."""
-        if self.pace.rule.max_staleness is None:
+        if self.pace.settings.max_staleness is None:
             return
         waiting = self._overlapping.waiting()
         too_old = waiting[self.pace.too_stale(registrar.staleness(waiting))]
-        ending = Ending("too_stale", f"more than {self.pace.rule.max_staleness} versions old")
+        ending = Ending("too_stale", f"more than {self.pace.settings.max_staleness} versions old")
         self._end(opened, registrar, dict.fromkeys(too_old.tolist(), ending))
         self._overlapping.drop(too_old)
 
@@ -492,16 +493,16 @@ class Driver:
         available = self.backend.available()
         if not available.size:
             return
-        self.up_to_date()
-        turn = self._chosen(registrar, available)
-        withdrawn = self._claimed(turn)
+        self.update_registrar()
+        turn = self._select(registrar, available)
+        withdrawn = self._claim_cohort(turn)
         registrar.dispatch(turn)
         self._withdraw(opened, registrar, withdrawn)
         opened.later_turns.append(turn)
         self.backend.dispatch(turn, _without(_chosen_by(turn), withdrawn))
 
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
-        """Close the registrar's turn, and return whose updates may be aggregated."""
+        """Close the registrar's turn; return whose updates may be aggregated: everybody's who answered, or nobody's."""
         registrar = self._registrar("close_round")
         return registrar.finish(turn, arrivals.ids, arrivals.reports, durations=arrivals.durations)
 
@@ -672,5 +673,5 @@ def _question(question: MeteredQuestion) -> QuestionRecord:
 
 def in_order(record: Mapping[str, object]) -> RoundRecord:
     """Return the record as JSON knows it, its keys in the order of the schema."""
-    ordered: RoundRecord = json_value({key: record[key] for key in ORDER if key in record})
+    ordered: RoundRecord = json_value({key: record[key] for key in RECORD_KEYS if key in record})
     return ordered

@@ -98,7 +98,7 @@ class Lookback:
 
 
 @dataclass(frozen=True)
-class Lifetime:
+class PrunedUses:
     """How often a device took part in claims that were pruned.
 
     Attributes:
@@ -125,7 +125,7 @@ class News:
     """
 
     claims: list[Claim]
-    lifetimes: list[Lifetime] | None
+    lifetimes: list[PrunedUses] | None
 
 
 @dataclass(frozen=True)
@@ -216,22 +216,22 @@ class Ledger:
             self._db.execute(REGISTER, (job, lookback.seconds, lookback.rounds))
 
     def unread(self) -> News:
-        """What was added since the last call."""
+        """Return what was added since the last call."""
         with self._translated(), self._one_moment():
             pruned_to = self._pruned_to()
             lifetimes = None
             begin = self._read_to
             if pruned_to > self._read_to:
-                lifetimes = [_lifetime(row) for row in self._db.execute(LIFETIMES)]
+                lifetimes = [_read_pruned_uses(row) for row in self._db.execute(LIFETIMES)]
                 begin = 0
             rows = self._db.execute(READ, (begin,)).fetchall()
-            claims = [_claim(row[1:]) for row in rows]
+            claims = [_read_claim(row[1:]) for row in rows]
         row_ids = [int(row[0]) for row in rows]
         self._read_to = max([self._read_to, pruned_to, *row_ids])
         return News(claims, lifetimes)
 
     def prune(self, now: float) -> int:
-        """Delete claims that no rule of any federation can need at ``now``, and sum them up; how many they were.
+        """Delete claims that no rule of any federation can need at ``now``, and sum them up; return how many they were.
 
         It is called in :meth:`exclusively`, and does something once a day.
         """
@@ -251,7 +251,7 @@ class Ledger:
         return pruned
 
     def _pruned_to(self) -> int:
-        """The last row that was pruned; 0 where none ever was."""
+        """Return the last row that was pruned; 0 where none ever was."""
         (last_id,) = self._db.execute("SELECT COALESCE(MAX(last_id), 0) FROM pruned").fetchone()
         return int(last_id)
 
@@ -295,29 +295,30 @@ class Ledger:
             raise StorageError(f"The ledger {self.path} is damaged: {error}.") from None
 
 
-def _lifetime(row: Sequence[object]) -> Lifetime:
-    """The lifetime sum of a row, whose types SQLite does not enforce."""
-    client, owner, tags, uses = row
-    words = json.loads(str(tags))
-    if not isinstance(words, list) or not isinstance(uses, int) or uses < 0:
-        raise ValueError(f"a row of client {client!r} does not hold a lifetime")
-    return Lifetime(str(client), str(owner), tuple(str(word) for word in words), uses)
+def _read_pruned_uses(row: Sequence[object]) -> PrunedUses:
+    """Read the pruned uses of a row, whose types SQLite does not enforce."""
+    client, owner, tags_as_json, uses = row
+    tags = json.loads(str(tags_as_json))
+    if not isinstance(tags, list) or not isinstance(uses, int) or uses < 0:
+        raise ValueError(f"the stored use count of client {client!r} is invalid")
+    return PrunedUses(str(client), str(owner), tuple(str(tag) for tag in tags), uses)
 
 
-def _claim(row: Sequence[object]) -> Claim:
-    """The claim of a row, whose types SQLite does not enforce."""
-    job, round_index, client, owner, tags, seconds, uses, n_bytes = row
-    words = json.loads(str(tags))
-    is_sound = isinstance(words, list) and uses in (0, 1) and isinstance(n_bytes, int) and n_bytes >= 0
-    if not is_sound or not isinstance(round_index, int) or not isinstance(seconds, float):
-        raise ValueError(f"a row of client {client!r} does not hold a claim")
+def _read_claim(row: Sequence[object]) -> Claim:
+    """Read the claim of a row, whose types SQLite does not enforce."""
+    job, round_index, client, owner, tags_as_json, seconds, uses, n_bytes = row
+    tags = json.loads(str(tags_as_json))
+    has_valid_place = isinstance(tags, list) and isinstance(round_index, int) and isinstance(seconds, float)
+    has_valid_counts = uses in (0, 1) and isinstance(n_bytes, int) and n_bytes >= 0
+    if not (has_valid_place and has_valid_counts):
+        raise ValueError(f"the stored claim on client {client!r} is invalid")
     return Claim(
         job=str(job),
-        round=round_index,
+        round=int(str(round_index)),
         client=str(client),
         owner=str(owner),
-        tags=tuple(str(word) for word in words),
-        at=seconds,
+        tags=tuple(str(tag) for tag in tags),
+        at=float(str(seconds)),
         uses=int(str(uses)),
         bytes=int(str(n_bytes)),
     )

@@ -53,10 +53,11 @@ class LiveFederation:
         self.logger = logger or logging.getLogger("sortition")
         if options.metrics:
             transport = MeteredTransport(transport)
-        overlaps = options.pace.rule.overlaps
-        kind = OverlappingMessenger if overlaps else Messenger
+        messenger_class: type[Messenger] = Messenger
+        if options.pace.settings.overlaps:
+            messenger_class = OverlappingMessenger
         self.policy = PolicyKeeper(options.policies, seed=int(options.seed))
-        self.messenger: Messenger = kind(
+        self.messenger: Messenger = messenger_class(
             transport,
             engine,
             options,
@@ -86,7 +87,7 @@ class LiveFederation:
         arrangement = options.arrangement
         if arrangement is not None and arrangement.shadows:
             self.driver.shadows = Shadows(
-                arrangement.shadows, arrangement.live_label, pace=options.pace.rule, logger=self.logger
+                arrangement.shadows, arrangement.live_label, pace=options.pace.settings, logger=self.logger
             )
             self.files.shadows = self.driver.shadows
         self.metrics: LiveMetrics | None = None
@@ -110,7 +111,7 @@ class LiveFederation:
 
     def _started(self, registrar: Registrar) -> None:
         if isinstance(self.messenger, OverlappingMessenger):
-            self.messenger.judge = registrar.judge_updates
+            self.messenger.judge_updates = registrar.judge_updates
         self.files.watch(registrar)
         if self.driver.shadows is not None:
             saved_shadows = None
@@ -136,15 +137,15 @@ class LiveFederation:
         """The records of all rounds, those of before a restart included."""
         return self.files.history
 
-    def open(self, stack: ExitStack) -> int:
-        """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""
+    def open_and_restore(self, stack: ExitStack) -> int:
+        """Open and lock the files until the stack closes, restore a saved run, and return how many rounds it played."""
         self.files.open(stack)
         self.policy.round = self.files.played
         saved = self.files.saved
         if saved is not None and isinstance(self.messenger, OverlappingMessenger):
             self.messenger.restore(*saved.in_flight)
-        self.messenger.moved = any(answered_ids(record) for record in self.history)
-        self.messenger.tried = self.files.played > 0 and not self.files.promoted
+        self.messenger.has_moved_model = any(answered_ids(record) for record in self.history)
+        self.messenger.reports_are_proven = self.files.played > 0 and not self.files.promoted
         if self.files.played:
             self.messenger.go_on_from(float(self.history[-1].get("clock") or 0.0))
             self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)
@@ -191,31 +192,31 @@ class MemberDirectory:
         self._messenger = messenger
 
     def name(self, client: int) -> str:
-        """The client's stable name."""
+        """Return the client's stable name."""
         return self._messenger.members[client].name
 
     def owner(self, client: int) -> str:
-        """Its owner, as text; empty where the operator names none."""
+        """Return its owner, as text; empty where the operator names none."""
         owner_of = self._messenger.options.owner_of
         if owner_of is None:
             return ""
         return str(owner_of(self.name(client)))
 
     def tags(self, client: int) -> tuple[str, ...]:
-        """Its tags."""
+        """Return its tags."""
         return self._messenger.members[client].tags
 
     def now(self) -> float:
-        """Seconds since 1970: other jobs, and this one after a restart, read the same clock."""
+        """Return seconds since 1970: other jobs, and this one after a restart, read the same clock."""
         return time.time()
 
     def hour(self, utc: bool) -> float:
-        """The hour of the day, of UTC or of the server's own time zone."""
+        """Return the hour of the day, of UTC or of the server's own time zone."""
         clock = time.localtime()
         if utc:
             clock = time.gmtime()
         return clock.tm_hour + clock.tm_min / 60
 
     def model_size(self) -> ModelSize:
-        """How long the vectors are that belong to the model."""
+        """Return how long the vectors are that belong to the model."""
         return self._messenger.model_size()

@@ -30,11 +30,11 @@ from sortition.core.signals import parse_sketch_name
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile
 
-CHANGE = 10.0  # a client that comes back may have so many times as many examples as before, or so many times fewer
+MOST_CHANGE_OF_SIZE = 10.0  # factor by which the examples of a client that comes back may have grown or shrunk
 LONGEST_NAME = 255  # characters
 LONGEST_SHOWN = 40  # characters of a name that is refused
 MOST_WORDS = 100  # tags of a client, and signals that it answers
-WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
+WHOLE_NUMBER_FACTS = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
 Refresh = float | Literal["selection"]  # seconds that a fact stays true, or: asked before every selection
 Owner = Callable[[str], Hashable]
 Shape = tuple[int, ...]
@@ -154,22 +154,22 @@ class Members:
             return None
         return self.members[client].session
 
-    def unknown(self, online: Collection[str]) -> list[str]:
+    def find_strangers(self, online: Collection[str]) -> list[str]:
         """Return the sessions that have not said who they are."""
         strangers = [session for session in online if session not in self._id_of_session]
         return sorted(strangers, key=natural_order)
 
-    def present(self, online: Collection[str]) -> Ids:
+    def find_present(self, online: Collection[str]) -> Ids:
         """Return the clients whose latest session is online, sorted, the silent ones too."""
         sessions = set(online)
         clients = [client for client, member in enumerate(self.members) if member.session in sessions]
         return np.array(clients, np.int64)
 
-    def answering(self, clients: Ids) -> Ids:
+    def keep_answering(self, clients: Ids) -> Ids:
         """Return those of these clients that did not fall silent."""
         return clients[[self.members[client].silent_until is None for client in clients.tolist()]]
 
-    def able(self, clients: Ids, signal: str) -> Ids:
+    def keep_able(self, clients: Ids, signal: str) -> Ids:
         """Return those of these clients whose program has said that it answers a signal."""
         sessions = [self.members[client].session for client in clients.tolist()]
         return clients[[signal in self._signals_of_session.get(session, ()) for session in sessions]]
@@ -235,7 +235,7 @@ class Members:
             return row
         if fact == "groups" and int(row) > np.iinfo(np.int64).max:
             raise bad("profile.groups", "below 2**63", int(row))
-        if fact in WHOLE:
+        if fact in WHOLE_NUMBER_FACTS:
             return row.astype(np.int64)
         return row
 
@@ -266,7 +266,9 @@ class Members:
             if fact in candidate.facts and fact in member.facts:
                 earlier_examples = float(np.sum(member.facts[fact]))
                 examples = float(np.sum(candidate.facts[fact]))
-                if not earlier_examples / CHANGE <= examples <= max(earlier_examples, 1.0) * CHANGE:
+                fewest = earlier_examples / MOST_CHANGE_OF_SIZE
+                most = max(earlier_examples, 1.0) * MOST_CHANGE_OF_SIZE
+                if not fewest <= examples <= most:
                     return f"comes back as {name[:99]!r} with {examples:g} examples; it had {earlier_examples:g}"
         return ""
 
@@ -302,13 +304,13 @@ class Members:
 
     # -- who is silent -------------------------------------------------------------------------------------------------
 
-    def fell_silent(self, client: int) -> None:
+    def note_silence(self, client: int) -> None:
         """Leave a client out, each time for twice as many selections."""
         member = self.members[client]
         member.misses += 1
         member.silent_until = self.selections + 1 + 2 ** (member.misses - 1)
 
-    def trained(self, client: int) -> None:
+    def note_training(self, client: int) -> None:
         """Note that a client trained in time: it takes part, and its next silence is short."""
         member = self.members[client]
         member.misses = 0

@@ -17,7 +17,7 @@ from sortition.core.errors import printable
 Handle = str  # by which a reply is recognised: unique for every message
 Kind = Literal["profile", "query", "rehearse", "train"]
 LONGEST_WORDS = 2_000  # characters of what a client says went wrong
-NOBODY = -1  # the id of a client that has not said who it is
+UNKNOWN_CLIENT = -1  # the id of a client that has not said who it is
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Ask:
 
     kind: Kind
     session: str
-    client: int = NOBODY
+    client: int = UNKNOWN_CLIENT
     round: int = 0
     seconds: float = 60.0
     model: Model = field(default_factory=dict)

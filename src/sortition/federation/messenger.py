@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -31,9 +31,9 @@ from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals
 from sortition.federation.members import Members
-from sortition.federation.messages import NOBODY, Ask, Handle, Kind, Peer, Profile, Reply, Transport
+from sortition.federation.messages import UNKNOWN_CLIENT, Ask, Handle, Kind, Peer, Profile, Reply, Transport
 from sortition.federation.model_engine import Engine, Step
-from sortition.federation.model_screening import Judge, ModelCheck, moved, not_finite, reported_rows
+from sortition.federation.model_screening import Judge, ModelCheck, move_model, not_finite, reported_rows
 from sortition.federation.options import Options
 from sortition.federation.pace import first_come
 from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
@@ -149,8 +149,8 @@ class Messenger:
             logger=self.logger,
         )
         self.begun = False  # whether all who were online before the first round have said who they are
-        self.moved = False  # whether any round has moved the model
-        self.tried = False  # whether it is known that clients can report what the method wants
+        self.has_moved_model = False  # whether any round has moved the model
+        self.reports_are_proven = False  # whether it is known that clients can report what the method wants
         self.training = Training()
         self.busy = 0  # clients that were online and at work when this round began
         self.counted = {"duplicate": 0, "late": 0}  # messages since the last round that answer nothing open
@@ -202,7 +202,7 @@ class Messenger:
         """Wait until somebody who is online is idle and eligible too; return nobody if ``patience`` runs out before."""
         began = self.clock()
         next_line = began
-        pause = FIRST_LOOK
+        pauses = growing_pauses(LONGEST_RECHECK)
         while True:
             present = self.wait_for_clients()
             candidates = self._idle_and_eligible(present)
@@ -213,8 +213,7 @@ class Messenger:
             if self.clock() >= next_line:
                 self._say_who_is_waited_for(present, until=began + self.options.patience)
                 next_line = self.clock() + LOG_EVERY
-            self._receive(min(pause, max(self.options.patience, 0.01)))
-            pause = min(pause * 1.5, LONGEST_RECHECK)
+            self._receive(min(next(pauses), max(self.options.patience, 0.01)))
 
     def _say_who_is_waited_for(self, present: Ids, until: float) -> None:
         """Log why nobody of these clients can be chosen, and when the round is skipped."""
@@ -301,7 +300,7 @@ class Messenger:
             least_online = max(options.wait_for, options.least_online)
         began = self.clock()
         next_line = began
-        pause = FIRST_LOOK
+        pauses = growing_pauses(LONGEST_LOOK)
         while True:
             if self.stopping():
                 raise StoppedError
@@ -318,8 +317,7 @@ class Messenger:
             if self.clock() >= next_line:
                 self.logger.info("Waiting for clients: %s", self._what_is_missing(online, least_online))
                 next_line = self.clock() + LOG_EVERY
-            self._receive(min(pause, max(options.patience, 0.01)))
-            pause = min(pause * 1.5, LONGEST_LOOK)
+            self._receive(min(next(pauses), max(options.patience, 0.01)))
 
     def _what_is_missing(self, online: Mapping[str, Peer], least_online: int) -> str:
         """Say why no round can begin yet."""
@@ -342,7 +340,7 @@ class Messenger:
             )
         present = np.empty(0, np.int64)
         if enough:
-            present = self.members.answering(self.members.present(online))
+            present = self.members.keep_answering(self.members.find_present(online))
         if len(self.members) and not present.size:
             self.members.selections += 1  # those whose pause is over are asked again, and no round is spent
         return present
@@ -365,7 +363,7 @@ class Messenger:
     def _ask_who(self, online: Mapping[str, Peer]) -> None:
         """Ask who they are; the answers are taken when they come."""
         self._forget_who_left(online)
-        strangers = [session for session in self.members.unknown(online) if session not in self._name_holders]
+        strangers = [session for session in self.members.find_strangers(online) if session not in self._name_holders]
         due = [session for session in strangers if self._is_due(session)]
         returning = [self.members.session_of(client) for client in self.members.to_ask_again(online)]
         answering = {pending.ask.session for pending in self._open_enrolments()} | self._profiles.keys()
@@ -406,7 +404,7 @@ class Messenger:
         if reply.outcome == "ok":
             self._profiles[ask.session] = reply.profile
         elif client is not None:
-            self.members.fell_silent(client)
+            self.members.note_silence(client)
         elif reply.outcome == "lost":
             self._postpone(ask.session)
         else:
@@ -416,7 +414,7 @@ class Messenger:
         """Leave out, for a while, a client that did not say who it is."""
         client = self.members.client_of(ask.session)
         if client is not None:
-            self.members.fell_silent(client)
+            self.members.note_silence(client)
             return
         seconds = self.options.profile_timeout
         self.logger.warning("Node %s did not say who it is in %g s; it is asked later.", ask.session, seconds)
@@ -504,7 +502,7 @@ class Messenger:
         do: their program is at fault where all of them fail, and one client alone shows nothing.
         """
         untried = self.candidates[~np.isin(self.candidates, list(self._failed_trials))]
-        if self.tried or not untried.size:
+        if self.reports_are_proven or not untried.size:
             return
         client = int(untried[0])
         if self._failed_trials:  # whoever sorts first by a name of its own choice does not decide alone
@@ -514,7 +512,7 @@ class Messenger:
         names = dict.fromkeys(signal.name for signal in self.needs.reports)
         unsure = [name for name in names if parse_sketch_name(name)[0] in member.unsure]
         if not unsure:
-            self.tried = True
+            self.reports_are_proven = True
             return
         seconds = self.options.pace.deadline
         self._ends = self.clock() + seconds
@@ -538,7 +536,7 @@ class Messenger:
                 self._check_trials(name, n_others=untried.size - 1)
                 self._try_reports()
                 return
-        self.tried = True
+        self.reports_are_proven = True
 
     def _check_trials(self, signal: str, n_others: int) -> None:
         """Log the trial that failed last; raise where nobody else is to be tried."""
@@ -591,7 +589,7 @@ class Messenger:
             purpose = "rehearsal"
         ids = question.ids
         if signal in self.needs.may_ask:
-            ids = self.members.able(ids, signal.name)
+            ids = self.members.keep_able(ids, signal.name)
         asks = self._asks_to(ids, kind="query", round=turn.index, model=model, signals=(signal.name,))
         trains = signal.of == "training"
         asks = [replace(ask, purpose=purpose, trains=trains, payload=dict(signal.payload)) for ask in asks]
@@ -608,12 +606,12 @@ class Messenger:
         asks = [replace(ask, purpose="rehearsal", trains=True) for ask in asks]
         replies = self._asked(asks, "rehearsal")
         received = {client: reply.model or {} for client, reply in replies.items() if reply.outcome == "ok"}
-        models, _ = self.check.judge(received, model)
+        models, _ = self.check.screen(received, model)
         trained = cohort.ids[[client in models for client in cohort.ids.tolist()]]
         if not trained.size:
             return model
         weights, _ = cohort.weights_of(trained)
-        return {**model, **moved(model, models, trained, weights)}
+        return {**model, **move_model(model, models, trained, weights)}
 
     def _asked(self, asks: Sequence[Ask], subject: str, *, is_needed: bool = True) -> dict[int, Reply]:
         """Ask within the round's seconds for questions; log who cannot answer what.
@@ -634,7 +632,7 @@ class Messenger:
             self.logger.warning("Client %s failed to answer %s: %s", self.members[client].name, subject, reason.strip())
         if any(reply.outcome == "ok" for reply in replies.values()):
             self._answered_signals.add(subject)
-        was_ever_answered = subject in self._answered_signals or self.moved
+        was_ever_answered = subject in self._answered_signals or self.has_moved_model
         if is_needed and len(failed) == len(asks) >= WITNESSES and not was_ever_answered:
             reason = next(iter(failed.values())).strip()
             raise InputError(f"None of the {len(asks)} clients asked can answer {subject!r}: {reason}")
@@ -731,7 +729,7 @@ class Messenger:
     def _screened(self, replies: Mapping[int, Reply], judge: Judge | None) -> dict[int, Model]:
         """Return the models that can be used, by client; note what is wrong with the others."""
         received = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
-        sound_models, faults = self.check.judge(received, self.engine.model, judge)
+        sound_models, faults = self.check.screen(received, self.engine.model, judge)
         faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
         faults |= self.engine.objections({client: replies[client] for client in sound_models})
         self.training.faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
@@ -741,7 +739,7 @@ class Messenger:
         """Tell whether an answer by itself can fill a place; the guards compare answers when all are there."""
         if reply.outcome != "ok" or reply.fault:
             return False
-        rule = self.options.pace.rule
+        rule = self.options.pace.settings
         everybody_is_needed = rule.overselect <= 1 and rule.waits_for_all
         if everybody_is_needed:
             return True
@@ -789,7 +787,7 @@ class Messenger:
                 clients=len(self.members),
             )
         )
-        self.moved = self.moved or self.engine.model is not earlier_model
+        self.has_moved_model = self.has_moved_model or self.engine.model is not earlier_model
         return notes
 
     def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
@@ -804,7 +802,7 @@ class Messenger:
         if fates.standby:
             record["standby"] = fates.standby
         for client in fates.silent:
-            self.members.fell_silent(client)
+            self.members.note_silence(client)
         return record
 
     def _federation_record(self, turn: Turn, dispatched: Sequence[int]) -> dict[str, object]:
@@ -822,7 +820,7 @@ class Messenger:
         if self._late:
             record["late"] = sorted(self._late)
         for client in self.training.models:
-            self.members.trained(client)
+            self.members.note_training(client)
         return record
 
     def fates(self, cohort: Cohort) -> Fates:
@@ -847,7 +845,7 @@ class Messenger:
         training = self.training
         failed = {client: reply.reason for client, reply in training.replies.items() if reply.outcome == "failed"}
         failed |= self.training.faults
-        if self.moved or not training.asks or len(failed) < len(training.asks):
+        if self.has_moved_model or not training.asks or len(failed) < len(training.asks):
             return
         self._failed_trainings |= failed
         n_failed = len(self._failed_trainings)
@@ -911,7 +909,7 @@ class Messenger:
         replies = {client: reply for client, reply in arrived.items() if reply.outcome != "lost"}
         silent = [ask.client for ask in asks if ask.client not in replies]
         for client in silent:
-            self.members.fell_silent(client)
+            self.members.note_silence(client)
         if silent:
             names = ", ".join(self.members[client].name for client in silent)
             self.logger.warning("No answer to %s from %s in %g s", subject, names, seconds)
@@ -931,7 +929,7 @@ class Messenger:
 
     def _receive_until(self, is_over: Callable[[], bool], end: float) -> None:
         """Take what comes until this is over, or until this moment; look less and less often."""
-        pause = FIRST_LOOK
+        pauses = growing_pauses(LONGEST_LOOK)
         while True:
             self._receive(0.0)
             if is_over():
@@ -939,8 +937,7 @@ class Messenger:
             seconds_left = self._seconds_until(end)
             if seconds_left <= 0:
                 return
-            self._receive(min(pause, seconds_left))
-            pause = min(pause * 1.5, LONGEST_LOOK)
+            self._receive(min(next(pauses), seconds_left))
 
     def _receive(self, wait: float) -> None:
         """Sort in whatever has come; wait so many seconds for the first message."""
@@ -998,6 +995,14 @@ class Fates:
     failed: dict[int, str] = field(default_factory=dict)
 
 
+def growing_pauses(longest: float) -> Iterator[float]:
+    """Yield the seconds between looks for replies: each pause is half as long again as the one before."""
+    pause = FIRST_LOOK
+    while True:
+        yield pause
+        pause = min(pause * 1.5, longest)
+
+
 def _asked_of_clients(needs: Needs, method_name: str) -> dict[str, str]:
     """Return the signals that every client must be able to answer, each with the method that needs it."""
     names = [signal.name for signal in needs.asks] + [signal.name for signal in needs.reports if signal != UPDATE]
@@ -1013,4 +1018,4 @@ def _number(fact: Array | None) -> float:
 
 def _is_enrolment(ask: Ask) -> bool:
     """Tell whether it asks who somebody is, beside training; fresh facts are asked of members, and waited for."""
-    return ask.kind == "profile" and ask.client == NOBODY
+    return ask.kind == "profile" and ask.client == UNKNOWN_CLIENT

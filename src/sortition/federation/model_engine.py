@@ -79,20 +79,20 @@ class Combining:
         """Refuse, before anybody trains, a federation whose updates the server may not keep."""
         self.rule.init(size, clients)
 
-    def combined(self, made_of: Step, updates: Array, rate: float = 1.0) -> Array:
-        """Make one update (P,) of those of ``made_of.ids`` (k, P), in their order."""
+    def combined(self, step: Step, updates: Array, rate: float = 1.0) -> Array:
+        """Make one update (P,) of those of ``step.ids`` (k, P), in their order."""
         if self.memory is None or self.memory.total.size != updates.shape[1]:
-            self.memory = self.rule.init(updates.shape[1], made_of.clients)
+            self.memory = self.rule.init(updates.shape[1], step.clients)
         update, self.memory = self.rule.apply(
-            made_of.ids,
-            made_of.weights,
+            step.ids,
+            step.weights,
             updates,
             self.memory,
-            clients=made_of.clients,
+            clients=step.clients,
             rate=rate,
-            mass=made_of.cohort.mass,
+            mass=step.cohort.mass,
         )
-        return clip_update(update, made_of.norm_limit)
+        return clip_update(update, step.norm_limit)
 
     def export(self) -> dict[str, Array]:
         """Return the memory as arrays, for a checkpoint."""
@@ -140,12 +140,12 @@ class Engine(ABC):
         """Return whose reply this engine cannot use though its model is sound, and why."""
         return {}
 
-    def rebased(self, reply: Reply, model: Model) -> Reply:
-        """Return a stale reply with this model in place of its own, where work outlives a step."""
+    def rebase(self, reply: Reply, model: Model) -> Reply:
+        """Put this model in place of a stale reply's own, where work outlives a step; return the reply."""
         return replace(reply, model=model)
 
     @abstractmethod
-    def step(self, made_of: Step) -> Mapping[str, object]:
+    def step(self, step: Step) -> Mapping[str, object]:
         """Make the next model, where there is one, and return notes for the record."""
 
     @abstractmethod
@@ -183,18 +183,18 @@ class ModelEngine(Engine):
         """The server's step and the combining rule, as checkpoints name them."""
         return {f"step.{name}": value for name, value in asdict(self.rule).items()} | self.combining.identity
 
-    def step(self, made_of: Step) -> Mapping[str, object]:
+    def step(self, step: Step) -> Mapping[str, object]:
         """Move the model by the combined update."""
-        if made_of.ids.size:
-            update = self.update_of(made_of).astype(np.float32)
+        if step.ids.size:
+            update = self.update_of(step).astype(np.float32)
             vector, self.state = self.rule.apply(as_vector(self._model).astype(np.float32), update, self.state)
             self._model = from_vector(vector, self._model)
         return {}
 
-    def update_of(self, made_of: Step) -> Array:
+    def update_of(self, step: Step) -> Array:
         """Return the combined update (P,) of a cohort."""
-        updates = np.stack([shared_update(made_of.models[client], self._model) for client in made_of.ids.tolist()])
-        return self.combining.combined(made_of, updates)
+        updates = np.stack([shared_update(step.models[client], self._model) for client in step.ids.tolist()])
+        return self.combining.combined(step, updates)
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return what step and rule remember."""

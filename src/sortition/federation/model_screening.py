@@ -25,13 +25,13 @@ BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference
 
 @dataclass
 class ModelCheck:
-    """Holds what clients send to the model that they were sent, and to the guards.
+    """Checks models that clients send against the model that they were sent, and against the guards.
 
-    Clients may send some of the arrays only (personal layers stay at home), or others, if most clients agree on that.
+    Clients may send only some of the arrays (personal layers stay at home), or others, if most clients agree on that.
     Each client has one vote, the arrays that it sent last; a client alone decides nothing, and what the first ones
-    agreed on is overturned once more clients send other arrays. Where updates are clipped, arrays that the model does
-    not have are refused: there is nothing to shorten them to. ``free_shapes`` is for models that are no vectors, such
-    as trees.
+    agreed on is replaced once more clients send other arrays. Where updates are clipped, arrays that the model does
+    not have are refused, since they cannot be shortened. ``free_shapes`` is for models such as trees, which are no
+    vectors.
 
     Attributes:
         guards: how far clients are trusted.
@@ -47,7 +47,7 @@ class ModelCheck:
     votes: dict[int, frozenset[str]] = field(default_factory=dict)
     norm_limit: float = np.inf
 
-    def judge(
+    def screen(
         self, received: Mapping[int, Model], model: Model, judge: Judge | None = None
     ) -> tuple[dict[int, Model], dict[int, str]]:
         """Return the models that can be used, by client, and what is wrong with the others.
@@ -192,7 +192,7 @@ def different(saved: Model, model: Model) -> str:
     """Say in what a saved model differs from the one that is to be trained; empty if in nothing."""
     if model and not saved.keys() & model.keys():
         return f"arrays {sorted(saved.keys() ^ model.keys())[:3]} missing or unknown"
-    _, faults = ModelCheck(names=frozenset(saved)).judge({0: saved}, model)
+    _, faults = ModelCheck(names=frozenset(saved)).screen({0: saved}, model)
     return faults.get(0, "")
 
 
@@ -215,7 +215,7 @@ def reported_rows(
     return reported
 
 
-def moved(model: Model, models: Mapping[int, Model], ids: Ids, weights: Floats) -> Model:
+def move_model(model: Model, models: Mapping[int, Model], ids: Ids, weights: Floats) -> Model:
     """Return w + Σ a_k (w_k − w) over the arrays that were sent, every array in its own type.
 
     Counters are averaged, too.

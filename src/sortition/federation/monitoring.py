@@ -109,7 +109,7 @@ class Metrics:
         self._close: Callable[[], object] | None = None
 
     def begin(self, series: SelectionSeries, played: int) -> None:
-        """Listen."""
+        """Open the endpoint, and show the first series."""
         client = prometheus_client()
         registry = client.CollectorRegistry()
         registry.register(self)
@@ -132,7 +132,7 @@ class Metrics:
         self._close = close
 
     def show(self, series: SelectionSeries) -> None:
-        """Answer the next scrape with these."""
+        """Keep these series as the answer to the next scrape."""
         with self._changed:
             self._series = series
             self._version += 1
@@ -174,7 +174,7 @@ class Metrics:
         return []
 
     def collect(self) -> Iterable[PrometheusMetric]:
-        """All series in the types of Prometheus' client, which asks for them at a scrape."""
+        """Return all series in the types of Prometheus' client, which asks for them at a scrape."""
         with self._changed:
             series = self._series
         if series is None:
@@ -203,7 +203,7 @@ class SentPage:
 
 
 def prometheus_client() -> ModuleType:
-    """Prometheus' client, or how to install it."""
+    """Import Prometheus' client; where it is missing, say how to install it."""
     try:
         return importlib.import_module("prometheus_client")
     except ModuleNotFoundError as error:
@@ -238,7 +238,7 @@ def _bound(bound: float) -> str:
 
 
 def sinks(who: str, given: MetricsOption) -> tuple[MetricsSink, ...]:
-    """The sinks that an option names: a port, a sink, or several of them."""
+    """Return the sinks that an option names: a port, a sink, or several of them."""
     if given is None:
         return ()
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
@@ -271,7 +271,7 @@ class MeteredTransport:
         return bool(getattr(self.transport, "takes_replies_after_restart", False))
 
     def online(self) -> Mapping[str, Peer]:
-        """Who can be reached now."""
+        """Return who can be reached now."""
         return self.transport.online()
 
     def post(self, asks: Sequence[Ask]) -> Sequence[Handle | None]:
@@ -300,7 +300,7 @@ class MeteredTransport:
 
 
 def array_bytes(model: Model) -> int:
-    """How many bytes the arrays of a model have."""
+    """Count the bytes of a model's arrays."""
     return sum(array.nbytes for array in model.values())
 
 

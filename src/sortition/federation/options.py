@@ -96,8 +96,9 @@ class Options:
     Attributes:
         selector: the method.
         cohort: clients a round.
-        deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
-        rule: the pace; over-selection and deadline are said there or beside it.
+        deadline: seconds of a round, from its first question on; questions get at most a quarter of it. None: those of
+            the pace, or 1,800; infinite: everybody is waited for.
+        pace_option: the pace as it was given; over-selection and deadline are said there or beside it.
         least_online: clients that must be online before every round.
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
         metrics: where the numbers of the federation are shown.
@@ -108,8 +109,8 @@ class Options:
     selector: AnySelector
     cohort: int
     overselect: float = 1.0
-    deadline: float = DEADLINE
-    rule: Pace | Mapping[str, Any] | str | None = None
+    deadline: float | None = None
+    pace_option: Pace | Mapping[str, Any] | str | None = None
     horizon: int | None = None
     seed: int = 0
     guards: Guards = field(default_factory=Guards)
@@ -141,7 +142,7 @@ class Options:
         selector: AnySelector | str,
         *,
         cohort: int,
-        deadline: float = DEADLINE,
+        deadline: float | None = None,
         least_online: int = 1,
         label: str | None = None,
         **given: Unpack[FederationOptions],
@@ -152,7 +153,7 @@ class Options:
             who: the class that a message names.
             selector: the method, or its name.
             cohort: clients a round.
-            deadline: seconds of a round.
+            deadline: seconds of a round; None: those of the pace, or 1,800.
             least_online: clients that must be online before every round.
             label: what the method is called among its shadows; default: its name.
             given: all others.
@@ -175,7 +176,7 @@ class Options:
             arrangement=arrangement,
             cohort=cohort,
             deadline=deadline,
-            rule=options.pop("pace", None),
+            pace_option=options.pop("pace", None),
             least_online=least_online,
             who=who,
             **options,
@@ -199,30 +200,33 @@ class Options:
     @property
     def pace(self) -> CohortPace:
         """How many are chosen, and when a step is made."""
-        rule = Pace.of(self.rule, self.who)
-        if rule.overselect == 1.0 and self.overselect != 1.0:
-            rule = replace(rule, overselect=self.overselect)
-        if rule.deadline is None and self.deadline != math.inf:
-            rule = replace(rule, deadline=self.deadline)
-        return CohortPace(self.cohort, rule)
+        settings = Pace.of(self.pace_option, self.who)
+        if settings.overselect == 1.0 and self.overselect != 1.0:
+            settings = replace(settings, overselect=self.overselect)
+        deadline = self.deadline
+        if deadline is None:
+            deadline = DEADLINE
+        if settings.deadline is None and deadline != math.inf:
+            settings = replace(settings, deadline=deadline)
+        return CohortPace(self.cohort, settings)
 
     def _check_pace(self) -> None:
         if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
-        if not (is_number(self.deadline) and self.deadline > 0):
+        if self.deadline is not None and not (is_number(self.deadline) and self.deadline > 0):
             raise bad(f"{self.who}.deadline", "seconds > 0", self.deadline, "math.inf waits for everybody.")
-        rule = Pace.of(self.rule, self.who)
-        if rule.overselect != 1.0 and self.overselect != 1.0:
+        settings = Pace.of(self.pace_option, self.who)
+        if settings.overselect != 1.0 and self.overselect != 1.0:
             raise bad(f"{self.who}.overselect", "left out where the pace says it", self.overselect)
-        if rule.deadline is not None and self.deadline != DEADLINE:
-            raise bad(f"{self.who}.deadline", "left out where the pace says it", self.deadline)
-        if isinstance(rule.deadline, Quantile):
+        if isinstance(settings.deadline, Quantile):
             hint = "Give seconds: a real federation has seen no durations before its first round."
-            raise bad("pace.deadline", "seconds in a real federation", rule.changed()["deadline"], hint)
-        if rule.slot is not None:
-            raise bad("pace.slot", "left out in a real federation, whose clients come and go", rule.slot)
+            raise bad("pace.deadline", "seconds in a real federation", settings.changed()["deadline"], hint)
+        if settings.deadline is not None and self.deadline is not None:
+            raise bad(f"{self.who}.deadline", "left out where the pace says it", self.deadline)
+        if settings.slot is not None:
+            raise bad("pace.slot", "left out in a real federation, whose clients come and go", settings.slot)
         self.pace.check(self.who, self.guards.minimum)
-        self.pace.rule.check_selector(self.selector)
+        self.pace.settings.check_selector(self.selector)
 
     @property
     def watched(self) -> dict[str, Refresh]:

@@ -72,7 +72,7 @@ class OverlappingMessenger(Messenger):
         flights: the work of each client, until its step.
         landed: updates that wait for their step, in the order in which they came.
         prepared: called when work is noted and before it is sent: a checkpoint written here loses nothing.
-        judge: holds updates against what the registrar remembers, once there is one.
+        judge_updates: holds updates against what the registrar remembers, once there is one.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class OverlappingMessenger(Messenger):
         self.flights: dict[int, Flight] = {}
         self.landed: dict[int, Landed] = {}
         self.prepared: Callable[[], object] = lambda: None
-        self.judge: Judge | None = None
+        self.judge_updates: Judge | None = None
         self._step_members: list[int] = []  # whose updates the step is made of
         self._ended_clients: set[int] = set()  # whose work ended since the last step
         self._dispatched: list[int] = []  # who was dispatched since the last step
@@ -146,7 +146,7 @@ class OverlappingMessenger(Messenger):
         """Return the members that are online and answer, without waiting for anybody."""
         online = self._look_around()
         self._enter(online)
-        return self.members.answering(self.members.present(online))
+        return self.members.keep_answering(self.members.find_present(online))
 
     def lost(self) -> Mapping[int, Ending]:
         """Return, once, the work that ended while the last step was made, or since the server restarted."""
@@ -166,7 +166,7 @@ class OverlappingMessenger(Messenger):
             keyed_ask = replace(ask, key=uuid4().hex)
             self.flights[client] = Flight(keyed_ask, turn.version, began=began, expires=began + seconds)
         self._dispatched += (turn.cohort or cohort).ids.tolist()  # those who were withdrawn, too
-        if self.options.pace.rule.kind == "rounds":
+        if self.options.pace.settings.kind == "rounds":
             self._current = set(cohort.ids.tolist())
             self._needed_answers = self.options.pace.target(cohort)
             self._ends = math.inf
@@ -184,11 +184,11 @@ class OverlappingMessenger(Messenger):
     def _seconds_of_a_training(self) -> float:
         """Return how long an update is waited for."""
         pace = self.options.pace
-        if pace.rule.kind == "buffered":
+        if pace.settings.kind == "buffered":
             return pace.deadline
-        if pace.rule.max_staleness is None:
+        if pace.settings.max_staleness is None:
             return pace.deadline * LATE_ROUNDS
-        return pace.deadline * (pace.rule.max_staleness + 1)
+        return pace.deadline * (pace.settings.max_staleness + 1)
 
     def _check_memory(self) -> None:
         """Refuse more models and updates in flight than the pace allows."""
@@ -226,7 +226,7 @@ class OverlappingMessenger(Messenger):
     def has_enough(self) -> bool:
         """Tell whether the step is due: by its updates, or by the clock."""
         pace = self.options.pace
-        if pace.rule.kind == "buffered":
+        if pace.settings.kind == "buffered":
             return pace.is_buffered_step_due(
                 n_waiting=len(self.landed), clock=self.clock(), earliest_step=self._earliest_step()
             )
@@ -251,7 +251,7 @@ class OverlappingMessenger(Messenger):
         """Wait until an update arrives, work ends otherwise, or the round is over; return how work ended."""
         n_landed = len(self.landed)
         closes = math.inf
-        rule = self.options.pace.rule
+        rule = self.options.pace.settings
         if rule.kind == "rounds":
             closes = self._ends
         elif rule.is_adaptive and self.landed:
@@ -279,14 +279,14 @@ class OverlappingMessenger(Messenger):
             reply = self._inbox.pop(flight.ask.key, None)
             if reply is not None and reply.outcome == "ok":
                 self.landed[client] = Landed(reply, clock - flight.began)
-                if self.options.pace.rule.is_adaptive:
+                if self.options.pace.settings.is_adaptive:
                     self._last_seconds[client] = clock - flight.began
             elif reply is not None:
                 reason = reply.reason.strip()[:LONGEST_REASON] or BROKEN
                 endings[client] = Ending("failed", reason)
             elif flight.expires <= clock:
                 endings[client] = Ending("given_up", TOO_SLOW)
-                self.members.fell_silent(client)
+                self.members.note_silence(client)
         for client, ending in endings.items():
             self._forget(client)
             self.logger.warning("The work of client %s has ended: %s", self.members[client].name, ending.reason)
@@ -312,13 +312,13 @@ class OverlappingMessenger(Messenger):
         """Return the sound updates of those that came first: of a buffer, as many as it holds."""
         pace = self.options.pace
         first_landed = list(self.landed)
-        if pace.rule.kind == "buffered" and not pace.rule.is_adaptive:
+        if pace.settings.kind == "buffered" and not pace.settings.is_adaptive:
             first_landed = first_landed[: pace.buffer_size]
         self._step_members = sorted(first_landed)
-        replies = {client: self._rebased(client, self.landed[client].reply) for client in self._step_members}
+        replies = {client: self._rebase(client, self.landed[client].reply) for client in self._step_members}
         training = Training(replies=replies, is_over=True)
         self.training = training
-        sound_models = self._screened(replies, self.judge)
+        sound_models = self._screened(replies, self.judge_updates)
         self._keep_models({client: model for client, model in sound_models.items() if client not in training.faults})
         for client, reason in training.faults.items():
             self.logger.warning("Client %s is left out: %s", self.members[client].name, reason)
@@ -326,7 +326,7 @@ class OverlappingMessenger(Messenger):
         seconds = np.array([self.landed[client].seconds for client in ids.tolist()])
         return Arrivals(ids, training.faults, durations=seconds, reports=self._reports(ids))
 
-    def _rebased(self, client: int, reply: Reply) -> Reply:
+    def _rebase(self, client: int, reply: Reply) -> Reply:
         """Return w_v + (w_k − w_{v−τ}); a model of another form stays as it is, and is refused when it is judged."""
         trained_from = self.flights[client].ask.model
         current = self.engine.model
@@ -336,7 +336,7 @@ class OverlappingMessenger(Messenger):
             name: _rebased_array(array, trained_from=trained_from.get(name), current=current.get(name))
             for name, array in reply.model.items()
         }
-        return self.engine.rebased(reply, model)
+        return self.engine.rebase(reply, model)
 
     def drop(self, ids: Ids) -> None:
         """Forget updates that are too stale."""
@@ -464,5 +464,5 @@ def _rebased_array(sent: Array, *, trained_from: Array | None, current: Array | 
     if trained_from is None or current is None or sent.shape != current.shape or sent.dtype.kind != "f":
         return sent
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused when it is judged
-        moved: Array = current + (sent - trained_from)
-    return moved.astype(sent.dtype, copy=False)
+        rebased: Array = current + (sent - trained_from)
+    return rebased.astype(sent.dtype, copy=False)

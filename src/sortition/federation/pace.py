@@ -30,8 +30,8 @@ from sortition.core.validation import is_number, is_whole, refuse_unknown_keys
 from sortition.federation.staleness import RULES, Staleness
 
 DEADLINE = 1800.0  # seconds of a round in a real federation
-QUESTIONS = 0.25  # the share of a round's seconds that its questions may take
-SEEN = 1000  # trainings over which the quantile of a deadline is taken
+QUESTION_SHARE = 0.25  # the share of a round's seconds that its questions may take
+QUANTILE_TRAININGS = 1000  # trainings over which the quantile of a deadline is taken
 KINDS = ("rounds", "buffered")
 LATE = ("drop", "use")
 REFILLS = ("step", "arrival")
@@ -218,7 +218,7 @@ class Pace:
         return isinstance(self.quorum, float) and self.quorum == 1.0
 
     @property
-    def rule(self) -> Staleness:
+    def staleness_rule(self) -> Staleness:
         """What a stale update counts."""
         if isinstance(self.staleness, Staleness):
             return self.staleness
@@ -270,24 +270,24 @@ class CohortPace:
 
     Attributes:
         cohort: updates that a round is meant to use; clients at work where the pace is buffered and says nothing else.
-        rule: the setting.
+        settings: the pace.
     """
 
     cohort: int
-    rule: Pace = Pace()
+    settings: Pace = Pace()
 
     def check(self, who: str, minimum: int = 0) -> None:
         """Refuse what does not fit the cohort; ``who`` names the options' owner in messages."""
-        rule = self.rule
+        settings = self.settings
         if not is_whole(self.cohort, 1):
             raise bad(f"{who}.cohort", "a whole number ≥ 1", self.cohort)
-        if isinstance(rule.quorum, int) and rule.quorum > self.cohort:
-            raise bad("pace.quorum", f"at most the cohort, {self.cohort}", rule.quorum)
-        if rule.kind == "buffered" and self.buffer_size > self.concurrency:
+        if isinstance(settings.quorum, int) and settings.quorum > self.cohort:
+            raise bad("pace.quorum", f"at most the cohort, {self.cohort}", settings.quorum)
+        if settings.kind == "buffered" and self.buffer_size > self.concurrency:
             hint = "So many are never at work together."
-            raise bad("pace.buffer", f"at most the concurrency, {self.concurrency}", rule.buffer, hint)
-        if isinstance(rule.refill, int) and rule.refill > self.concurrency:
-            raise bad("pace.refill", f"at most the concurrency, {self.concurrency}", rule.refill)
+            raise bad("pace.buffer", f"at most the concurrency, {self.concurrency}", settings.buffer, hint)
+        if isinstance(settings.refill, int) and settings.refill > self.concurrency:
+            raise bad("pace.refill", f"at most the concurrency, {self.concurrency}", settings.refill)
         if minimum > self.cohort:
             raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", minimum)
         if minimum > self.least_updates:
@@ -295,41 +295,41 @@ class CohortPace:
 
     def check_memory(self, size: int) -> None:
         """Refuse, before anything runs, models and updates in flight beyond the limit."""
-        if self.rule.kind == "buffered":
+        if self.settings.kind == "buffered":
             self.check_models(self.concurrency, self.concurrency, size)
 
     def check_models(self, versions: int, updates: int, size: int) -> None:
         """Refuse so many models and updates of ``size`` numbers at a time, if they are beyond the limit."""
         needed = 4 * size * (versions + updates) / GIB
-        if needed > self.rule.memory_limit:
-            rule = f"at least {math.ceil(1000 * needed) / 1000} GiB for {updates:,} clients in flight"
+        if needed > self.settings.memory_limit:
+            requirement = f"at least {math.ceil(1000 * needed) / 1000} GiB for {updates:,} clients in flight"
             hint = "Raise it if the server has that memory, or have fewer at work."
-            raise bad("pace.memory_limit", rule, self.rule.memory_limit, hint)
+            raise bad("pace.memory_limit", requirement, self.settings.memory_limit, hint)
 
     @property
     def overselect(self) -> float:
         """Factor on the cohort of a round."""
-        return self.rule.overselect
+        return self.settings.overselect
 
     @property
     def concurrency(self) -> int:
         """Clients at work at a time, where the pace is buffered."""
-        if self.rule.concurrency is None:
+        if self.settings.concurrency is None:
             return self.cohort
-        return self.rule.concurrency
+        return self.settings.concurrency
 
     @property
     def least_updates(self) -> int:
         """How many updates a step has that nobody failed."""
-        if self.rule.kind == "buffered":
+        if self.settings.kind == "buffered":
             return self.buffer_size
         return self._quorum(self.cohort)
 
     @cached_property
     def buffer_size(self) -> int:
         """How many updates a step must have, where the pace is buffered."""
-        if isinstance(self.rule.buffer, int):
-            return self.rule.buffer
+        if isinstance(self.settings.buffer, int):
+            return self.settings.buffer
         return 1
 
     def is_buffered_step_due(self, *, n_waiting: int, clock: float, earliest_step: float) -> bool:
@@ -350,7 +350,7 @@ class CohortPace:
             at_work: the clients at work.
             last_seconds: how long the last work of clients took, of those that are known.
         """
-        if not self.rule.is_adaptive:
+        if not self.settings.is_adaptive:
             return -math.inf
         known_seconds = [last_seconds[client] for client in at_work if client in last_seconds]
         return last_step + max(known_seconds, default=0.0) / self.concurrency
@@ -358,39 +358,39 @@ class CohortPace:
     @property
     def places(self) -> int:
         """How many clients the first selection takes, with those that stand by for the late."""
-        if self.rule.kind == "buffered":
+        if self.settings.kind == "buffered":
             return self.concurrency
-        return count_with_standby(self.cohort, self.rule.overselect)
+        return count_with_standby(self.cohort, self.settings.overselect)
 
     def free_places(self, in_flight: int) -> int:
         """Return how many places a selection fills while so many are at work."""
-        if self.rule.kind == "buffered":
+        if self.settings.kind == "buffered":
             return self.concurrency - in_flight
         return self.places
 
     @property
     def refills_between_steps(self) -> bool:
         """Whether places are filled as they become free, and not only after a step."""
-        return self.rule.refill != "step"
+        return self.settings.refill != "step"
 
     def refills(self, in_flight: int) -> bool:
         """Tell whether enough places are free to fill them between two steps."""
         n_free = self.concurrency - in_flight
         if not self.refills_between_steps:
             return False
-        if isinstance(self.rule.refill, str):  # at every arrival
+        if isinstance(self.settings.refill, str):  # at every arrival
             return n_free >= 1
-        return n_free >= self.rule.refill
+        return n_free >= self.settings.refill
 
     def target(self, cohort: Cohort) -> int:
         """Return how many answers of this cohort close its round."""
-        if self.rule.overselect > 1 and not cohort.full:
+        if self.settings.overselect > 1 and not cohort.full:
             return self._quorum(min(self.cohort, cohort.ids.size))
         return self._quorum(cohort.ids.size)
 
     def _quorum(self, members: int) -> int:
         """Return how many of so many members make the quorum."""
-        quorum = self.rule.quorum
+        quorum = self.settings.quorum
         if isinstance(quorum, int):
             return min(quorum, members)
         return math.ceil(round(quorum * members, 9))
@@ -398,14 +398,14 @@ class CohortPace:
     @property
     def deadline(self) -> float:
         """Seconds of a round; infinite where there is none, or none that is fixed."""
-        deadline = self.rule.deadline
+        deadline = self.settings.deadline
         if deadline is None or isinstance(deadline, Quantile):
             return math.inf
         return float(deadline)
 
     def deadline_after(self, durations: Sequence[float]) -> float:
         """Return the seconds of the next round or training, after these were seen; infinite ones never ended."""
-        deadline = self.rule.deadline
+        deadline = self.settings.deadline
         if not isinstance(deadline, Quantile) or not durations:
             return self.deadline
         return deadline.seconds(durations)
@@ -413,13 +413,13 @@ class CohortPace:
     @property
     def seconds_for_questions(self) -> float:
         """How long all questions of a round may take together."""
-        return QUESTIONS * self.deadline
+        return QUESTION_SHARE * self.deadline
 
     def too_stale(self, staleness: Ids) -> npt.NDArray[np.bool_]:
         """Return a mask of the updates that are dropped as too stale."""
-        if self.rule.max_staleness is None:
+        if self.settings.max_staleness is None:
             return np.zeros(staleness.size, bool)
-        return np.asarray(staleness > self.rule.max_staleness)
+        return np.asarray(staleness > self.settings.max_staleness)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Policies at work, the same for every backend: who is eligible, and what counts as used.
 
 A backend asks :meth:`PolicyKeeper.admit` whom the selector may see; the driver claims whoever it is about to use
-(:meth:`PolicyKeeper.permitted` for a question, :meth:`PolicyKeeper.claim` for the cohort) before anything is sent. The
+(:meth:`PolicyKeeper.claim_question`, and :meth:`PolicyKeeper.claim` for the cohort) before anything is sent. The
 keeper counts in memory; with a :class:`~sortition.federation.ledger.Ledger` it reads what other jobs claimed, and
 writes its own claims there first.
 """
@@ -34,7 +34,7 @@ from sortition.core.policy import (
 from sortition.core.questions import Measure
 from sortition.core.signals import ModelSize
 from sortition.core.streams import stream
-from sortition.federation.ledger import Claim, Ledger, Lifetime, Lookback, News
+from sortition.federation.ledger import Claim, Ledger, Lookback, News, PrunedUses
 
 Excluded = Mapping[str, Ids]  # rule → whom it left out
 Facts = Mapping[str, Array]
@@ -58,27 +58,27 @@ class Directory(Protocol):
     """What a keeper must know of clients, time and the model."""
 
     def name(self, client: int) -> str:
-        """The client's stable name."""
+        """Return the client's stable name."""
         ...
 
     def owner(self, client: int) -> str:
-        """Its owner; empty where owners are not known."""
+        """Return its owner; empty where owners are not known."""
         ...
 
     def tags(self, client: int) -> tuple[str, ...]:
-        """Its tags."""
+        """Return its tags."""
         ...
 
     def now(self) -> float:
-        """Seconds of the clock that windows are measured by."""
+        """Return the seconds of the clock that windows are measured by."""
         ...
 
     def hour(self, utc: bool) -> float:
-        """The hour of the day, in [0, 24): the server's own, or that of UTC."""
+        """Return the hour of the day, in [0, 24): the server's own, or that of UTC."""
         ...
 
     def model_size(self) -> ModelSize:
-        """How long the vectors are that belong to the model."""
+        """Return how long the vectors are that belong to the model."""
         ...
 
 
@@ -90,7 +90,7 @@ class Moment:
     seconds: float
 
     def by(self, span: Span) -> float:
-        """The moment in the unit of a span."""
+        """Return the moment in the unit of a span."""
         if span.in_rounds:
             return float(self.round)
         return self.seconds
@@ -118,7 +118,7 @@ class Tally:
         self._in_window: list[tuple[float, int, int, int]] = []  # a heap of (when, subject, uses, bytes)
 
     def code(self, subject: Hashable) -> int:
-        """The number of a subject; new ones get the next."""
+        """Return the number of a subject; a new one gets the next."""
         if subject not in self._codes:
             self._codes[subject] = len(self._last)
             self._last.append(-np.inf)
@@ -153,7 +153,7 @@ class Tally:
             self._bytes[code] -= n_bytes
 
     def broken(self, subject: Hashable, moment: Moment, *, uses: int, n_bytes: int) -> Rule | None:
-        """The first rule that one more use of a subject, with so many bytes, would break."""
+        """Return the first rule that one more use of a subject, with so many bytes, would break."""
         code = self.code(subject)
         if uses and self._is_too_soon(code, moment):
             return self.rules["separation"]
@@ -171,7 +171,7 @@ class Tally:
         return span is not None and moment.by(span) - self._last[code] < span.amount
 
     def room(self, subject: Hashable, n_bytes: int) -> tuple[float, Rule]:
-        """How many more clients of an unbroken subject may train now, and the rule that says so."""
+        """Return how many more clients of a subject that breaks no rule may train now, and the rule that says so."""
         code = self.code(subject)
         limits = self.policy
         rooms: dict[str, float] = {}
@@ -189,7 +189,7 @@ class Tally:
         return rooms[name], self.rules[name]
 
     def export(self) -> dict[str, Any]:
-        """Everything that it counted, for a checkpoint."""
+        """Return everything that it counted, for a checkpoint."""
         return {
             "subjects": list(self._codes),
             "last": [None if value == -np.inf else value for value in self._last],
@@ -252,7 +252,7 @@ class PolicyKeeper:
     # -- who is eligible -----------------------------------------------------------------------------------------------
 
     def admit(self, ids: Ids, look: Callable[[Ids], Eligible]) -> Ids:
-        """Whom the selector may see of these clients; :attr:`excluded` says which rule left the others out.
+        """Return those of these clients that the selector may see; note in :attr:`excluded` which rule left others out.
 
         ``look`` is called for those that no rule on the past leaves out: it brings their facts up to date, and may
         leave out more, who are then neither eligible nor excluded.
@@ -274,7 +274,7 @@ class PolicyKeeper:
         return admitted[[client not in broken for client in admitted.tolist()]]
 
     def with_excluded(self, admitted: Ids) -> Ids:
-        """Everybody who would be available without the policy, sorted."""
+        """Return everybody who would be available without the policy, sorted."""
         if not self.excluded:
             return admitted
         return np.sort(np.concatenate([admitted, *self.excluded.values()]))
@@ -288,16 +288,16 @@ class PolicyKeeper:
             self.excluded = {rule: ids for rule, ids in choosable.items() if ids.size}
 
     def counts(self) -> dict[str, int]:
-        """How many clients each rule left out."""
+        """Count the clients that each rule left out."""
         return {key: int(ids.size) for key, ids in self.excluded.items()}
 
     def said(self) -> str:
-        """Whom the rules left out, in words; the rules that leave out most come first."""
+        """Say whom the rules left out; the rules that leave out most come first."""
         counts = Counter(self.counts()).most_common()
         return ", ".join(f"{count} ({explain_exclusion(key)})" for key, count in counts)
 
     def _broken_before(self, ids: Ids) -> dict[int, Rule]:
-        """The first rule that each client breaks by the hour, or by what was done before."""
+        """Return the first rule that each client breaks by the hour, or by what was done before."""
         broken: dict[int, Rule] = {}
         for policy in self.policies:
             rule = _rule(policy, "hours")
@@ -316,7 +316,7 @@ class PolicyKeeper:
         return broken
 
     def _first_broken(self, client: int, moment: Moment, *, uses: int, n_bytes: int) -> Rule | None:
-        """The first rule on the past that one more use of a client would break."""
+        """Return the first rule on the past that one more use of a client would break."""
         for tally in self._tallies:
             if self._applies(tally.policy, client):
                 for subject in self._subjects(tally.policy.per, client):
@@ -326,7 +326,7 @@ class PolicyKeeper:
         return None
 
     def _broken_by_facts(self, eligible: Eligible) -> dict[int, Rule]:
-        """The first rule on facts that each client breaks; a fact that is not known breaks its rule."""
+        """Return the first rule on facts that each client breaks; a fact that is not known breaks its rule."""
         broken: dict[int, Rule] = {}
         for policy in self.policies:
             for rule in policy.rules:
@@ -338,7 +338,7 @@ class PolicyKeeper:
         return broken
 
     def _fails(self, policy: Policy, rule: Rule, eligible: Eligible) -> Array:
-        """A mask (k,) of the clients that break a rule on facts."""
+        """Return a mask (k,) of the clients that break a rule on facts."""
         fact = FACT_OF.get(rule.name, UTC_OFFSET)
         values = np.asarray(eligible.facts.get(fact, np.full(eligible.ids.size, np.nan)), np.float64)
         if rule.name == "hours":
@@ -351,7 +351,7 @@ class PolicyKeeper:
         return np.array(~(values >= limit), bool)
 
     def _without_room(self, candidates: Ids) -> dict[int, Rule]:
-        """Whom a draw leaves out, where more clients of an owner or a tag are there than it has places left.
+        """Return whom a draw leaves out, where an owner or a tag has more clients there than places left.
 
         Whoever the selector then chooses, a shared limit is kept.
         """
@@ -383,13 +383,13 @@ class PolicyKeeper:
     # -- what counts as used -------------------------------------------------------------------------------------------
 
     def claim(self, cohort: Ids) -> Ids:
-        """Count a training of each member; returned are those that may not be used any more, by another job's doing."""
+        """Count a training of each member; return those whose limit another job has used up meanwhile."""
         if not self._tallies:
             return cohort[:0]
         return self._claim(cohort, uses=1, n_bytes=self._training_bytes(), reserve=0)
 
-    def permitted(self, question: Measure) -> Measure | None:
-        """The question to those who may answer it, which is counted; None where it would be put to nobody."""
+    def claim_question(self, question: Measure) -> Measure | None:
+        """Count a question, and return it put to those who may answer it; None where that is nobody."""
         signal = question.signal
         if not self._tallies or signal.of in ("device", "pairs", "server"):
             return question
@@ -414,7 +414,7 @@ class PolicyKeeper:
         return replace(question, ids=permitted_ids)
 
     def _claim(self, ids: Ids, *, uses: int, n_bytes: int, reserve: int) -> Ids:
-        """Check and count in one step, which no other job can come between; whoever breaks a rule is returned.
+        """Check and count in one step, which no other job can come between; return whoever breaks a rule.
 
         Twice in one round is one participation. ``reserve`` bytes must be left beside those that are counted.
         """
@@ -479,17 +479,17 @@ class PolicyKeeper:
         A job that goes back to an older checkpoint plays rounds again. What the ledger has of the rounds that it forgot
         happened before this round: taken for rounds to come, it would keep devices waiting until they are over.
         """
-        moved = list(claims)
+        counted_claims = list(claims)
         latest_round = self.round
         shift = 0
-        for row in reversed(range(len(moved))):
-            claim = moved[row]
+        for row in reversed(range(len(counted_claims))):
+            claim = counted_claims[row]
             if claim.job != self.job:
                 continue
             shift = max(shift, claim.round - latest_round)
             latest_round = claim.round - shift
-            moved[row] = replace(claim, round=latest_round)
-        return moved
+            counted_claims[row] = replace(claim, round=latest_round)
+        return counted_claims
 
     def _catch_up(self) -> None:
         """Count what is new in the ledger, and forget what has left its window."""
@@ -512,11 +512,11 @@ class PolicyKeeper:
         return Moment(self.round, self._latest)
 
     def _training_bytes(self) -> int:
-        """What one training moves: the model there, and the update back."""
+        """Return the bytes of one training: the model there, and the update back."""
         return 2 * BYTES_PER_NUMBER * (self._directory.model_size().parameters or 0)
 
     def _subjects(self, per: Per, client: int) -> tuple[str, ...]:
-        """The names under which a client's use counts."""
+        """Return the names under which a client's use counts."""
         if per == "client":
             return (self._directory.name(client),)
         if per == "owner":
@@ -533,7 +533,7 @@ class PolicyKeeper:
     # -- a checkpoint --------------------------------------------------------------------------------------------------
 
     def export(self) -> SavedCounts:
-        """What was counted, for a checkpoint that holds it itself; a ledger keeps it otherwise."""
+        """Return what was counted, for a checkpoint that holds it itself; a ledger keeps it otherwise."""
         return {
             "latest": None if self._latest == -np.inf else self._latest,
             "tallies": [tally.export() for tally in self._tallies],
@@ -563,8 +563,8 @@ def _counts(policy: Policy) -> bool:
     return any(rule.name in COUNTED for rule in policy.rules)
 
 
-def _counted_subjects(policy: Policy, use: Claim | Lifetime) -> tuple[str, ...]:
-    """The names under which a policy counts a use; none where it does not apply to the device."""
+def _counted_subjects(policy: Policy, use: Claim | PrunedUses) -> tuple[str, ...]:
+    """Return the names under which a policy counts a use; none where it does not apply to the device."""
     if policy.only and use.client not in policy.only and set(use.tags).isdisjoint(policy.only):
         return ()
     if policy.per == "client":
@@ -575,19 +575,19 @@ def _counted_subjects(policy: Policy, use: Claim | Lifetime) -> tuple[str, ...]:
 
 
 def _known_owner(owner: str) -> tuple[str, ...]:
-    """The owner as a subject; nobody where owners are not known."""
+    """Return the owner as a subject; nobody where owners are not known."""
     return (owner,) if owner else ()
 
 
 def _span(name: str, text: str) -> Span | None:
-    """The span of a rule; None where the rule is off."""
+    """Return the span of a rule; None where the rule is off."""
     if not text:
         return None
     return Span.read(name, text)
 
 
 def lookback(policies: Iterable[Policy]) -> Lookback:
-    """How far back the windows and separations of these policies look."""
+    """Return how far back the windows and separations of these policies look."""
     texts = [text for policy in policies for text in (policy.separation, policy.window) if text]
     spans = [Span.read("policy", text) for text in texts]
     return Lookback(
@@ -601,7 +601,7 @@ def _rule(policy: Policy, name: str) -> Rule | None:
 
 
 def _within(hours: str, hour: float) -> bool:
-    """Whether an hour of the day lies in the span "22-6"; one that is not known does not."""
+    """Tell whether an hour of the day lies in the span "22-6"; one that is not known does not."""
     first, last = read_hours("hours", hours)
     if first < last:
         return first <= hour < last
@@ -609,5 +609,5 @@ def _within(hours: str, hour: float) -> bool:
 
 
 def facts_of(policies: Iterable[Policy]) -> tuple[str, ...]:
-    """The facts that these policies look at."""
+    """Return the facts that these policies look at."""
     return tuple(dict.fromkeys(fact for policy in policies for fact in policy.facts))

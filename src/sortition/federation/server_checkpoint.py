@@ -111,7 +111,9 @@ class RunFiles:
     def identity(self) -> dict[str, object]:
         """What must be the same when a federation goes on, beside the registrar's own parameters."""
         pace = self.options.pace
-        changed = {name: value for name, value in pace.rule.changed().items() if name not in ("overselect", "deadline")}
+        changed = {
+            name: value for name, value in pace.settings.changed().items() if name not in ("overselect", "deadline")
+        }
         rule = {f"pace.{name}": value for name, value in changed.items()}
         return {"cohort": pace.cohort, "overselect": float(pace.overselect), **rule, **self.engine.identity}
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.in_flight import ServerStep
@@ -43,7 +43,6 @@ LONGEST_ERROR = 200  # characters of what a shadow raised, in a record
 LABELS = "label_counts"
 NOT_TRAINED = "the live method did not choose it"
 UNSOUND = "its update is unsound"
-NOBODY = np.empty(0, np.int64)
 UNDER_WAY = ("chosen", "online", "last_available")  # arrays of a registrar's snapshot, beside those of the flights
 
 Header = dict[str, Any]  # as JSON knows it
@@ -76,19 +75,19 @@ class Seen:
 
     @property
     def cohort(self) -> Cohort:
-        """The live one."""
+        """Return the live registrar."""
         return self.turn.cohort or Cohort.uniform([])
 
     @property
     def eligible(self) -> Ids:
-        """Who could be chosen, without those that a policy left out."""
+        """Return who could be chosen, without those that a policy left out."""
         excluded = self.turn.excluded
         if not excluded:
             return self.available
         return np.setdiff1d(self.available, np.concatenate(list(excluded.values())))
 
     def rows(self, question: Measure) -> dict[int, Array]:
-        """The rows that answer a shadow's question, of clients that were asked the same in this round."""
+        """Return the rows that answer a shadow's question, of clients that were asked the same in this round."""
         rows: dict[int, Array] = {}
         if question.after is not None or question.signal.of == "pairs":
             return rows  # nobody rehearsed for the shadow, and products are of the pairs that were asked
@@ -99,7 +98,7 @@ class Seen:
 
 
 def _rows_by_client(answers: Answers) -> dict[int, Array]:
-    """Copies of the rows: a shadow may do with them what it likes."""
+    """Return copies of the rows: a shadow may do with them what it likes."""
     if isinstance(answers, Reading):
         return {client: np.array(row) for client, row in zip(answers.ids.tolist(), answers.values, strict=True)}
     return {int(client): np.array(row) for client, row in answers.items()}
@@ -177,7 +176,7 @@ class Choices:
     error: str = ""
 
     def add(self, cohort: Cohort, live: Cohort) -> Array:
-        """Take one selection into account; (k,) which of its cohort the live method chose, too."""
+        """Count one selection; return a mask (k,) of its cohort: whom the live method chose, too."""
         chosen_live = np.isin(cohort.ids, live.ids)
         self.ids = np.concatenate([self.ids, cohort.ids])
         self.weights = np.concatenate([self.weights, cohort.weights])
@@ -259,7 +258,7 @@ class Shadow:
         )
 
     def _choose(self, seen: Seen, registrar: Registrar, inquiry: Inquiry) -> Turn:
-        """A turn of the shadow's own registrar, in step with the live one."""
+        """Play a turn of the shadow's own registrar, in step with the live one."""
         registrar.index = seen.turn.index
         registrar.version = seen.turn.version
         registrar.events = seen.turn.index
@@ -287,7 +286,7 @@ class Shadow:
     def _reports(
         seen: Seen, registrar: Registrar, *, cohort: Cohort, arrived: Ids, inquiry: Inquiry
     ) -> dict[str, Answers]:
-        """What members of the shadow's cohort reported to the live method anyway."""
+        """Return what members of the shadow's cohort reported to the live method anyway."""
         reports: dict[str, Answers] = {}
         for signal in registrar.needs.reports:
             rows = _rows_by_client(seen.reports.get(signal.name, {}))
@@ -377,7 +376,7 @@ class Shadow:
         )
 
     def end_step(self, live: Registrar) -> ShadowRecord:
-        """What it did since the last step."""
+        """Return what it did since the last step."""
         choices = self._choices
         self._choices = Choices()
         if self.registrar is None:
@@ -387,7 +386,7 @@ class Shadow:
         return self._remark(live, choices)
 
     def export(self) -> Exported | None:
-        """The state of its registrar; None where it has none, or its own code raises."""
+        """Return the state of its registrar; None where it has none, or its own code raises."""
         if self.registrar is None:
             return None
         try:
@@ -423,7 +422,7 @@ def _end_step(registrar: Registrar, step: ServerStep) -> None:
 
 
 def mixture_distance(population: Population, ids: Ids, weights: Floats) -> float | None:
-    """How far the labels behind an update of these lie from those of all clients (total variation), where known."""
+    """Return how far the labels behind an update of these lie from all clients' (total variation), where known."""
     if LABELS not in population.facts or not ids.size or weights.sum() <= 0:
         return None
     counts = population.label_counts
@@ -485,7 +484,7 @@ class Shadows:
         live.observer = add_observer(live.observer, self)
 
     def _visible(self, population: Population) -> Population:
-        """What clients gave anyway."""
+        """Return what clients gave anyway."""
         if self._live is None or not self.only_read:
             return population
         reads = {*self._live.needs.reads, "groups"}
@@ -544,7 +543,7 @@ class Shadows:
                 shadow.join(self._live, self._visible(population))
 
     def play(self) -> dict[str, ShadowRecord]:
-        """Let every shadow choose in the round or step that the live method has finished; what each did, by label."""
+        """Let every shadow choose in the round or step that the live method has finished; return what each did."""
         live = self._live
         if live is None:
             return {}
@@ -577,7 +576,7 @@ class Shadows:
     # -- a checkpoint --------------------------------------------------------------------------------------------------
 
     def export(self) -> Exported:
-        """The states of all shadows that have one, as named arrays and a JSON-able header."""
+        """Return the states of all shadows that have one, as named arrays and a JSON-able header."""
         if self._live is not None:
             self._catch_up(self._live)
         arrays: dict[str, Array] = {}
@@ -628,7 +627,7 @@ class SavedSelection:
 def promoted_state(
     label: str, arrays: Mapping[str, Array], registrar: Mapping[str, object], header: Header
 ) -> SavedSelection:
-    """The state of a shadow as that of the live method, and the shadows with the live method's state in its place.
+    """Return the state of a shadow as the live method's, and the shadows with the live method's state in its place.
 
     Args:
         label: of the shadow that is promoted.
@@ -662,5 +661,5 @@ def promoted_state(
 
 
 def _is_under_way(name: str) -> bool:
-    """Whether an array of a registrar's snapshot is of work between two steps."""
+    """Tell whether an array of a registrar's snapshot is of work between two steps."""
     return name.startswith("flights.") or name in UNDER_WAY

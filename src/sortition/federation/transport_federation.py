@@ -29,9 +29,8 @@ from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
 from sortition.federation.model_engine import Combining, ModelEngine
 from sortition.federation.options import FederationOptions, Options
-from sortition.federation.pace import DEADLINE
 
-WHO = "Federation"
+CLASS_NAME = "Federation"
 VERBS = ("online", "post", "poll", "cancel")  # of a transport
 
 
@@ -44,7 +43,8 @@ class Federation(LiveFederation):
         selector: the method, such as ``sortition.load("fedgs")``, or its name. ``"auto"`` is Microcosm with label
             counts where all clients of the first round give them, else with sketches of updates.
         cohort: clients a round.
-        deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        deadline: seconds of a round, from its first question on; questions get at most a quarter of it; default:
+            those of the pace, or 1,800. ``math.inf`` waits for everybody.
         step: the server's step, a ``sortition.aggregation.StepRule`` or its name; default: w + Σ a_k Δ_k.
         combine: how updates become one, a ``sortition.aggregation.CombineRule`` or its name; default: the weighted sum.
         least_online: clients that must be online before every round.
@@ -60,18 +60,20 @@ class Federation(LiveFederation):
         selector: AnySelector | str = "auto",
         *,
         cohort: int,
-        deadline: float = DEADLINE,
+        deadline: float | None = None,
         step: StepRule | str | None = None,
         combine: CombineRule | str = "mean",
         least_online: int = 1,
         **options: Unpack[FederationOptions],
     ) -> None:
-        settings = Options.read(WHO, selector, cohort=cohort, deadline=deadline, least_online=least_online, **options)
+        settings = Options.read(
+            CLASS_NAME, selector, cohort=cohort, deadline=deadline, least_online=least_online, **options
+        )
         self._stopping = threading.Event()
         self._has_run = threading.Lock()  # taken by the first run, and never given back
         super().__init__(
             _checked_transport(transport),
-            ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, WHO)),
+            ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, CLASS_NAME)),
             settings,
             "server",
             stopping=self._stopping.is_set,
@@ -103,7 +105,7 @@ class Federation(LiveFederation):
             )
         self.driver.selection = replace(self.driver.selection, horizon=self.options.horizon or rounds)
         with ExitStack() as stack:
-            for _ in range(self.open(stack), rounds):
+            for _ in range(self.open_and_restore(stack), rounds):
                 if self._stopping.is_set() or not self._play_round():
                     break
             if self._stopping.is_set():

@@ -24,15 +24,15 @@ from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
 from sortition.federation.model_engine import Combining, Engine, Step, learning_rate_of
-from sortition.federation.model_screening import moved, no_further
+from sortition.federation.model_screening import move_model, no_further
 from sortition.flower import codec
 from sortition.flower.averaged_metrics import first_metrics, is_amount, usable_metrics
 from sortition.flower.base_strategy import Aggregate, BaseStrategy
-from sortition.flower.strategy_kinds import PRIVATE, layers
+from sortition.flower.strategy_traits import PRIVATE, layers
 
 ADAPTED = "clipping_norm"  # a number that adaptive clipping changes from round to round
-CLOSE = 1e-6  # how far a sum of weights may be from 1
-ALIKE = 0.01  # how far reported and declared numbers of examples may be apart, in proportion to others'
+SUM_TOLERANCE = 1e-6  # how far a sum of weights may be from 1
+RATIO_TOLERANCE = 0.01  # how far reported and declared numbers of examples may be apart, in proportion to others'
 
 
 class _Counted(NamedTuple):
@@ -47,25 +47,25 @@ class FlowerEngine(Engine):
     """Keeps the model by the user's strategy.
 
     Args:
-        base: the strategy.
+        user_strategy: configures, aggregates and evaluates.
         combining: the rule that makes one update of all, where it is not the strategy's own mean.
     """
 
-    def __init__(self, base: BaseStrategy, combining: Combining) -> None:
+    def __init__(self, user_strategy: BaseStrategy, combining: Combining) -> None:
         super().__init__({}, combining)
-        self.base = base
+        self.user_strategy = user_strategy
         self.server_round = 0
         self.config: Mapping[str, object] = {}
         self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop
 
-    def show(self, arrays: ArrayRecord) -> None:
+    def set_model(self, arrays: ArrayRecord) -> None:
         """Take the arrays that Flower's loop holds: a strategy may have changed them between rounds."""
         self._model = codec.view_arrays(arrays)
 
     @property
     def identity(self) -> dict[str, object]:
         """Strategy and combining rule, by which a checkpoint knows them."""
-        strategy = self.base.strategy
+        strategy = self.user_strategy.strategy
         inside = "/".join(type(layer).__name__ for layer in layers(strategy)[1:])
         identity: dict[str, object] = {"strategy": type(strategy).__name__}
         if inside:
@@ -74,30 +74,30 @@ class FlowerEngine(Engine):
 
     def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
         """Return whose metrics cannot be used, where the strategy computes the model from them."""
-        if not self.base.kind.reads_metrics:
+        if not self.user_strategy.traits.reads_metrics:
             return {}
         contents = {client: reply.native.content for client, reply in replies.items()}
-        return usable_metrics(contents, ignored=[self.base.weighted], complete=True)[1]
+        return usable_metrics(contents, ignored=[self.user_strategy.weighted], complete=True)[1]
 
-    def rebased(self, reply: Reply, model: Model) -> Reply:
-        """Return a stale reply with this model in place of its own: a strategy reads it in the message."""
+    def rebase(self, reply: Reply, model: Model) -> Reply:
+        """Put this model in place of a stale reply's own, in the message, too; return the reply."""
         message: Message = reply.native
         records = [name for name, record in message.content.items() if isinstance(record, ArrayRecord)]
         model_records = [name for name in records if name != codec.ROWS]
         key = model_records[0]
-        if self.base.model in model_records:
-            key = self.base.model
+        if self.user_strategy.model in model_records:
+            key = self.user_strategy.model
         message.content = RecordDict({**message.content, key: codec.to_record(model)})
-        return super().rebased(reply, model)
+        return super().rebase(reply, model)
 
-    def step(self, made_of: Step) -> Notes:
+    def step(self, step: Step) -> Notes:
         """Take the strategy's next model and metrics; none where nobody has a weight."""
-        ids, weights, notes = self._counted(made_of)
+        ids, weights, notes = self._counted(step)
         is_positive = weights > 0
         weight_of = dict(zip(ids[is_positive].tolist(), weights[is_positive].tolist(), strict=True))
         self.result = (None, None)
         if weight_of:
-            self.result = self._aggregated(made_of, weight_of)
+            self.result = self._aggregated(step, weight_of)
         arrays, metrics = self.result
         if arrays is not None:
             arrays = with_integer_dtypes(arrays, self._model)
@@ -105,54 +105,54 @@ class FlowerEngine(Engine):
             self._model = codec.view_arrays(arrays)
         return notes
 
-    def _counted(self, made_of: Step) -> _Counted:
+    def _counted(self, step: Step) -> _Counted:
         """Return who counts and how much; equal weights where the strategy's noise counts on them."""
-        ids = made_of.ids
-        replies_for_noise = self.base.kind.replies_for_noise
+        ids = step.ids
+        replies_for_noise = self.user_strategy.traits.replies_for_noise
         if not replies_for_noise or not ids.size:
-            return _Counted(ids, made_of.weights, {})
+            return _Counted(ids, step.weights, {})
         if ids.size < replies_for_noise:
-            return _Counted(ids[:0], made_of.weights[:0], {"too_few_for_noise": int(ids.size)})
+            return _Counted(ids[:0], step.weights[:0], {"too_few_for_noise": int(ids.size)})
         return _Counted(ids, np.full(ids.size, 1 / ids.size), {})
 
-    def _aggregated(self, made_of: Step, weight_of: Mapping[int, float]) -> Aggregate:
+    def _aggregated(self, step: Step, weight_of: Mapping[int, float]) -> Aggregate:
         """Let the strategy aggregate the replies of these clients, or step to a model that we combined."""
-        replies = {client: made_of.replies[client].native for client in weight_of}
+        replies = {client: step.replies[client].native for client in weight_of}
         if self.combining.own:
-            target = self._combined(made_of)
-            return self.base.step(self.server_round, target, replies, weight_of)
-        as_sent = np.isinf(made_of.norm_limit)  # otherwise a reply's own model may be longer than the guards allow
-        if self.base.kind.replies_for_noise or (sums_to_one(made_of.cohort) and as_sent):
-            errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
-            return self.base.aggregate(self.server_round, replies, weight_of, errors)
+            target = self._combined(step)
+            return self.user_strategy.step(self.server_round, target, replies, weight_of)
+        as_sent = np.isinf(step.norm_limit)  # otherwise a reply's own model may be longer than the guards allow
+        if self.user_strategy.traits.replies_for_noise or (sums_to_one(step.cohort) and as_sent):
+            errors = [reply.native for reply in step.replies.values() if reply.outcome != "ok"]
+            return self.user_strategy.aggregate(self.server_round, replies, weight_of, errors)
         ids = np.array(list(weight_of), np.int64)
-        target = moved(self._model, made_of.models, ids, np.array(list(weight_of.values())))
-        target = no_further(target, self._model, made_of.norm_limit)
-        return self.base.step(self.server_round, target, replies, weight_of)
+        target = move_model(self._model, step.models, ids, np.array(list(weight_of.values())))
+        target = no_further(target, self._model, step.norm_limit)
+        return self.user_strategy.step(self.server_round, target, replies, weight_of)
 
-    def _combined(self, made_of: Step) -> Model:
+    def _combined(self, step: Step) -> Model:
         """Return w + the combined update, over the arrays that were sent; whole numbers are averaged."""
-        models = made_of.models
-        clients = made_of.ids.tolist()
+        models = step.models
+        clients = step.ids.tolist()
         arrays_of_first = models[clients[0]]
         model = {name: self._model.get(name, np.zeros_like(value)) for name, value in arrays_of_first.items()}
         updates = np.stack([shared_update(models[client], model) for client in clients])
         updates = updates.astype(np.result_type(updates, np.float32), copy=False)
-        update = self.combining.combined(made_of, updates, learning_rate_of(self.config, RATES))
+        update = self.combining.combined(step, updates, learning_rate_of(self.config, RATES))
         counter_names = [name for name, value in model.items() if value.dtype.kind != "f"]
         counters = {client: {name: models[client][name] for name in counter_names} for client in clients}
-        averaged_counters = moved(self._model, counters, made_of.ids, made_of.weights)
+        averaged_counters = move_model(self._model, counters, step.ids, step.weights)
         return from_vector(as_vector(model) + update, model) | averaged_counters
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return the strategy's memory, and the combining rule's."""
-        memory, kinds = export_memory(self.base.strategy)
+        memory, kinds = export_memory(self.user_strategy.strategy)
         return add_prefix("server.", memory) | add_prefix("combine.", self.combining.export()), {"server": kinds}
 
     def restore(self, model: Model, arrays: Mapping[str, Array], header: StoredTable) -> None:
         """Go on with this model and what :meth:`export` gave."""
         self.combining.restore(take_part(arrays, "combine."))
-        restore_memory(self.base.strategy, take_part(arrays, "server."), header["server"])
+        restore_memory(self.user_strategy.strategy, take_part(arrays, "server."), header["server"])
         self._model = dict(model)
 
 
@@ -172,36 +172,36 @@ def sums_to_one(cohort: Cohort) -> bool:
         return False
     if not cohort.weights.size:
         return True
-    return abs(float(cohort.weights.sum()) - 1) <= CLOSE
+    return abs(float(cohort.weights.sum()) - 1) <= SUM_TOLERANCE
 
 
 def check_mass(cohort: Cohort, engine: FlowerEngine, method_name: str) -> None:
     """Refuse a cohort, before it trains, whose mass the strategy cannot keep: Flower rescales weights."""
-    if cohort.ids.size and not (sums_to_one(cohort) or engine.base.kind.linear):
+    if cohort.ids.size and not (sums_to_one(cohort) or engine.user_strategy.traits.linear):
         raise InputError(
             f"{method_name} weighs this cohort {float(cohort.weights.sum()):g} in all, and "
-            f"{type(engine.base.strategy).__name__} rescales weights to 1. Use FedAvg, FedProx, FedAvgM, FedAdam, "
-            "FedAdagrad or FedYogi with it."
+            f"{type(engine.user_strategy.strategy).__name__} rescales weights to 1. Use FedAvg, FedProx, FedAvgM, "
+            "FedAdam, FedAdagrad or FedYogi with it."
         )
 
 
-def log_other_examples(replies: Mapping[int, Reply], members: Members, base: BaseStrategy) -> None:
+def log_other_examples(replies: Mapping[int, Reply], members: Members, user_strategy: BaseStrategy) -> None:
     """Say whose reported examples are not those of its facts: Flower's own average goes by those."""
-    if "sizes" not in members.reads or not base.kind.weighs:
+    if "sizes" not in members.reads or not user_strategy.traits.weighs:
         return
     ratios = []
     for client, reply in replies.items():
         if reply.outcome != "ok":
             continue
-        reported = first_metrics(reply.native.content)[1].get(base.weighted)
+        reported = first_metrics(reply.native.content)[1].get(user_strategy.weighted)
         declared = float(members[client].facts["sizes"])
         if is_amount(reported) and declared > 0:
             ratios.append((float(reported) / declared, client, float(reported), declared))
-    if not ratios or max(ratios)[0] <= (1 + ALIKE) * min(ratios)[0]:
+    if not ratios or max(ratios)[0] <= (1 + RATIO_TOLERANCE) * min(ratios)[0]:
         return
     for _, client, reported, declared in (min(ratios), max(ratios)):
         words = "Client %s reports %s = %g and has %g by its facts: weights are the selector's, which reads the facts."
-        log(WARNING, words, members[client].name, base.weighted, reported, declared)
+        log(WARNING, words, members[client].name, user_strategy.weighted, reported, declared)
 
 
 def with_integer_dtypes(arrays: ArrayRecord, model: Model) -> ArrayRecord:
@@ -247,8 +247,8 @@ def restore_memory(strategy: Strategy, arrays: Mapping[str, Array], header: Stor
     for path, entry in header.items():
         *outer, name = path.split("/")
         owner = strategy
-        for step in outer:
-            owner = getattr(owner, step)
+        for attribute in outer:
+            owner = getattr(owner, attribute)
         current = getattr(owner, name, None)
         if current is not None and not isinstance(current, dict | list | ArrayRecord | np.ndarray) and name != ADAPTED:
             raise ValueError(f"{path} of {type(strategy).__name__} is no memory")

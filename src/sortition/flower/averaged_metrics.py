@@ -28,7 +28,11 @@ def usable_metrics(
         complete: leave out senders without a metric that most have, in place of that metric.
     """
     metrics_by_sender = {sender: sent_metrics(content, ignored) for sender, content in contents.items()}
-    faults = {sender: reason for sender, values in metrics_by_sender.items() if (reason := _fault(values, weight))}
+    faults: dict[int, str] = {}
+    for sender, values in metrics_by_sender.items():
+        reason = _fault(values, weight)
+        if reason:
+            faults[sender] = reason
     usual_lengths = _usual_lengths([values for sender, values in metrics_by_sender.items() if sender not in faults])
     for sender, values in metrics_by_sender.items():
         reason = _odd_length(values, usual_lengths)

@@ -22,7 +22,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.flower import codec
 from sortition.flower.averaged_metrics import Metrics, first_metrics, is_amount, shared_metrics, usable_metrics
-from sortition.flower.strategy_kinds import innermost, kind_of
+from sortition.flower.strategy_traits import innermost, traits_of
 
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
 
@@ -32,7 +32,7 @@ class BaseStrategy:
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
-        self.kind = kind_of(strategy)
+        self.traits = traits_of(strategy)
         self.inner = innermost(strategy)
         self.model: str = getattr(self.inner, "arrayrecord_key", "arrays")
         self.config: str = getattr(self.inner, "configrecord_key", "config")
@@ -55,7 +55,7 @@ class BaseStrategy:
                 f"initial_arrays must hold real numbers; {name!r} is of type {dtypes[name]}. Send a complex "
                 "array as its real and its imaginary part, and another type as float32."
             )
-        if self.kind.only_floats and integer_names:
+        if self.traits.only_floats and integer_names:
             raise InputError(
                 f"{type(self.strategy).__name__} cannot aggregate whole numbers, and the model has "
                 f"{integer_names[0]!r}. Send "
@@ -125,7 +125,7 @@ class BaseStrategy:
         """
         weights = self._in_examples(replies, weights)
         left_out: list[RecordDict] = []
-        if self.kind.is_custom and not isinstance(self.inner, FedAvg):  # it may average metrics in its own way
+        if self.traits.is_custom and not isinstance(self.inner, FedAvg):  # it may average metrics in its own way
             for client, message in replies.items():
                 key, sent_metrics = first_metrics(message.content)
                 values = {**sent_metrics, self.weighted: weights[client]}
@@ -133,7 +133,7 @@ class BaseStrategy:
         else:
             left_out = self._share_metrics(replies, weights)
         messages = list(replies.values())
-        if not self.kind.replies_for_noise:
+        if not self.traits.replies_for_noise:
             messages.extend(errors)
         with _averages(self.inner, left_out):
             return cast(Aggregate, self.original("aggregate_train")(server_round, messages))
@@ -152,7 +152,7 @@ class BaseStrategy:
         shared_names = next(iter(metrics_by_client.values()), {})
         key, _ = first_metrics(next(iter(contents.values())))
         extra: set[str] = set()
-        if self.kind.is_custom:
+        if self.traits.is_custom:
             extra = shared_metrics(contents.values())
         usable_contents = [contents[client] for client in metrics_by_client]
         log_unshared(usable_contents, names={self.weighted, *shared_names}, records={key, *extra})
@@ -212,7 +212,7 @@ class BaseStrategy:
     def aggregate_evaluation(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Let the strategy average evaluation metrics by the examples that clients report, as Flower does."""
         messages = dict(enumerate(replies))
-        if self.kind.own_evaluation:
+        if self.traits.own_evaluation:
             return self._evaluated(server_round, list(messages.values()))
         contents = {row: message.content for row, message in messages.items() if not message.has_error()}
         metrics_by_row, faults = usable_metrics(contents, weight=self.weighted)

@@ -68,7 +68,7 @@ def answer(
             "sortition.flower must run with flwr 1.40 or 1.41; this version keeps an app's lifespan apart."
         )
     actions = _has_train_action(app)
-    trains = _has_training(app) or actions
+    trains = not _register_client_training(app) or actions
     if not trains and not _can_train(client):
         raise InputError(
             "answer(app, client) must be given a client that trains (such as pytorch(load, rule)) where the app has "
@@ -81,8 +81,8 @@ def answer(
         app.__class__ = type("Answering", (_AnsweringApp, type(app)), {})
 
 
-def _has_training(app: ClientApp) -> bool:
-    """Tell whether the app has a train function; where not, register the client's, behind the app's mods."""
+def _register_client_training(app: ClientApp) -> bool:
+    """Register the client's training, behind the app's mods; return False where the app has a train function."""
     try:
         register = app.train()
     except ValueError:
@@ -93,8 +93,8 @@ def _has_training(app: ClientApp) -> bool:
     try:
         register(_train_client)
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _can_train(client: MakeClient | None) -> bool:
@@ -113,23 +113,23 @@ def _has_train_action(app: ClientApp) -> bool:
 class _Office:
     """What an app answers, and how its node is called."""
 
-    answers: Answers
+    answerer: Answers
     name: Callable[[Context], str]
     tags: Callable[[Context], list[str]]
 
     def answers_to(self, kind: str) -> bool:
         """Tell whether a message type is one of our questions."""
-        return kind in (codec.PROFILE, codec.REHEARSE) or kind in map(codec.query_of, self.answers.known)
+        return kind in (codec.PROFILE, codec.REHEARSE) or kind in map(codec.query_of, self.answerer.known)
 
     def profile(self, assignment: codec.Assignment, context: Context) -> RecordDict:
         """Return name, tags, the declared facts, and what can be answered."""
         profile = {
             "name": self.name(context),
             "tags": self.tags(context),
-            "signals": self.answers.names,
-            "unsure": self.answers.unsure,
+            "signals": self.answerer.names,
+            "unsure": self.answerer.unsure,
         }
-        facts = self.answers.facts_of(context, assignment.facts, assignment.optional)
+        facts = self.answerer.facts_of(context, assignment.facts, assignment.optional)
         return RecordDict({codec.SELF: ConfigRecord(profile), codec.FACTS: codec.to_record(facts)})
 
 
@@ -183,7 +183,7 @@ class _Exchange:
         self.message = message
         self.context = context
         self.assignment = assignment
-        self.answers = app.office.answers
+        self.answerer = app.office.answerer
         self.kind = message.metadata.message_type
         self.content = message.content
         self.reply: Message | None = None
@@ -201,7 +201,9 @@ class _Exchange:
             context=self.context,
             run_config=self.context.run_config,
         )
-        return AppClient(received, self._train_app, self.answers.make_client, trains_itself=not self.answers.app_trains)
+        return AppClient(
+            received, self._train_app, self.answerer.make_client, trains_itself=not self.answerer.app_trains
+        )
 
     def _run_app(self) -> Message:
         """Let the app train as on any train message: with its mods, and without records of ours.
@@ -246,7 +248,7 @@ class _Exchange:
 
         Signals of the received model are computed before training.
         """
-        signals = [self.answers.signal(name) for name in self.assignment.reports]
+        signals = [self.answerer.signal(name) for name in self.assignment.reports]
         signals_of_training = [signal for signal in signals if signal.of == "training"]
         rows = self._rows([signal for signal in signals if signal.of == "model"])
         if signals_of_training:
@@ -262,7 +264,7 @@ class _Exchange:
         if not signals:
             return {}
         with self.app._lifespan(self.context):
-            return {signal.name: self.answers.row(signal.name, self.client) for signal in signals}
+            return {signal.name: self.answerer.row(signal.name, self.client) for signal in signals}
 
     def answer_query(self) -> Message:
         """Answer a question: return the row of one signal, or the model of a rehearsal."""
@@ -272,9 +274,9 @@ class _Exchange:
         payload = None
         if codec.PAYLOAD in self.content:
             payload = codec.to_arrays(self.content[codec.PAYLOAD])
-        signal = self.answers.signal(self.assignment.signal)
+        signal = self.answerer.signal(self.assignment.signal)
         if signal.of == "training":
             self.client.train()  # not inside `_lifespan`: the app enters its own when it trains
         with self.app._lifespan(self.context):
-            row = self.answers.row(signal.name, self.client, payload)
+            row = self.answerer.row(signal.name, self.client, payload)
         return Message(RecordDict({codec.ROWS: codec.to_record({signal.name: row})}), reply_to=self.message)

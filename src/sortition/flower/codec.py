@@ -22,12 +22,12 @@ from sortition.core.signals import parse_sketch_name
 from sortition.core.storage.npz import read_header
 from sortition.core.storage.snapshot import UNREADABLE
 
-OURS = "sortition."  # how the names of our records begin
-ASSIGNMENT = OURS + "task"
-PAYLOAD = OURS + "payload"
-ROWS = OURS + "rows"
-FACTS = OURS + "facts"
-SELF = OURS + "self"
+RECORD_PREFIX = "sortition."  # how the names of our records begin
+ASSIGNMENT = RECORD_PREFIX + "task"
+PAYLOAD = RECORD_PREFIX + "payload"
+ROWS = RECORD_PREFIX + "rows"
+FACTS = RECORD_PREFIX + "facts"
+SELF = RECORD_PREFIX + "self"
 PROFILE = "query.profile"  # the message type that asks who a node is
 REHEARSE = "query.rehearse"  # the message type that asks for a training that leaves no trace
 
@@ -55,7 +55,7 @@ class Assignment:
         """Return it as a record of a message; values that are as usual are left out."""
         record = ConfigRecord()
         for name, value in vars(self).items():
-            if value == USUAL[name]:
+            if value == DEFAULTS[name]:
                 continue
             if isinstance(value, tuple):
                 record[name] = list(value)
@@ -74,21 +74,23 @@ class Assignment:
                 fields[key] = tuple(value)
             else:
                 fields[key] = value
-        strange = [key for key, value in fields.items() if key not in USUAL or type(value) is not type(USUAL[key])]
+        strange = [
+            key for key, value in fields.items() if key not in DEFAULTS or type(value) is not type(DEFAULTS[key])
+        ]
         if strange:
-            raise bad("task", f"made of {', '.join(USUAL)}", ", ".join(strange))
+            raise bad("task", f"made of {', '.join(DEFAULTS)}", ", ".join(strange))
         names = [name for key in ("reports", "facts", "optional") for name in fields.get(key, ())]
         if not all(isinstance(name, str) for name in names):
-            raise bad("task", f"made of {', '.join(USUAL)}", "names that are no texts")
+            raise bad("task", f"made of {', '.join(DEFAULTS)}", "names that are no texts")
         return cls(**fields)
 
 
-USUAL: dict[str, object] = vars(Assignment())
+DEFAULTS: dict[str, object] = vars(Assignment())
 
 
 def without_ours(content: RecordDict) -> RecordDict:
     """Return the records of an ordinary message: what Flower's mods and an app's own functions expect, and no more."""
-    return RecordDict({name: record for name, record in content.items() if not name.startswith(OURS)})
+    return RecordDict({name: record for name, record in content.items() if not name.startswith(RECORD_PREFIX)})
 
 
 def query(name: str) -> str:

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 
 from sortition.clients.named_arrays import Model
 from sortition.federation.messages import Ask, Handle, Peer, Profile, Reply
-from sortition.federation.messenger import FIRST_LOOK, LONGEST_LOOK
+from sortition.federation.messenger import LONGEST_LOOK, growing_pauses
 from sortition.flower import codec
 from sortition.flower.base_strategy import BaseStrategy
 
@@ -42,12 +42,12 @@ class FlowerTransport:
     """Moves messages over a grid.
 
     Args:
-        base: the user's strategy, which writes train messages.
+        user_strategy: the user's strategy, which writes train messages.
         candidates: the sessions of those who can be chosen, for a question that needs trainings.
     """
 
-    def __init__(self, base: BaseStrategy, candidates: Callable[[], list[str]]) -> None:
-        self.base = base
+    def __init__(self, user_strategy: BaseStrategy, candidates: Callable[[], list[str]]) -> None:
+        self.user_strategy = user_strategy
         self.grid: Grid = None  # given by start()
         self.round: FlowerRound = None  # type: ignore[assignment]  # given by configure_train()
         self.written: dict[int, Message] = {}  # train messages, by client
@@ -110,10 +110,10 @@ class FlowerTransport:
         for client, ask in asks.items():
             message = self.round.configured[ask.session]
             assignment = codec.Assignment(
-                ask.round, client, reports=ask.signals, model=self.base.model, config=self.base.config
+                ask.round, client, reports=ask.signals, model=self.user_strategy.model, config=self.user_strategy.config
             )
             message.content = RecordDict({**message.content, codec.ASSIGNMENT: assignment.record()})
-            message.metadata.ttl = _lifetime(message.metadata.ttl, ask.seconds)
+            message.metadata.ttl = _time_to_live(message.metadata.ttl, ask.seconds)
             self.written[client] = message
         return list(self.written.values())
 
@@ -127,24 +127,26 @@ class FlowerTransport:
         if ask.kind == "profile":
             assignment = codec.Assignment(facts=ask.facts, optional=ask.optional)
             return Message(RecordDict({codec.ASSIGNMENT: assignment.record()}), node, codec.PROFILE, ttl=ask.seconds)
-        content: dict[str, ArrayRecord | ConfigRecord | MetricRecord]
+        content: dict[str, ArrayRecord | ConfigRecord | MetricRecord] = {}
         kind = "train"
         if ask.trains:
             self._configure(self._candidates())
             configured = self.round.configured[ask.session]
             kind = configured.metadata.message_type
-            content = {**configured.content}
-        else:
-            config = ConfigRecord({**self.round.config, "server-round": self.round.number})
-            content = {self.base.model: self.round.arrays, self.base.config: config}
-        content[self.base.model] = self._record_of(ask.model)
+            content |= configured.content
+        content[self.user_strategy.model] = self._record_of(ask.model)
+        if not ask.trains:
+            content[self.user_strategy.config] = ConfigRecord({**self.round.config, "server-round": self.round.number})
+        signal = ""
+        if ask.signals:
+            (signal,) = ask.signals
         assignment = codec.Assignment(
             ask.round,
             ask.client,
             purpose=ask.purpose,
-            signal="".join(ask.signals),
-            model=self.base.model,
-            config=self.base.config,
+            signal=signal,
+            model=self.user_strategy.model,
+            config=self.user_strategy.config,
             kind=kind,
         )
         content[codec.ASSIGNMENT] = assignment.record()
@@ -160,7 +162,9 @@ class FlowerTransport:
         if self.round.configured:
             return
         nodes = [int(session) for session in sessions]
-        configured = self.base.configure(self.round.number, self.round.arrays, self.round.config, self.grid, nodes)
+        configured = self.user_strategy.configure(
+            self.round.number, self.round.arrays, self.round.config, self.grid, nodes
+        )
         self.round.configured = {str(node): message for node, message in configured.items()}
 
     def _record_of(self, model: Model) -> ArrayRecord:
@@ -192,7 +196,7 @@ class FlowerTransport:
         content = message.content
         if codec.SELF in content:
             return Reply(handle, profile=read_profile(content), native=message)
-        model, fault = model_of(content, self.base.model, several=self.base.kind.is_custom)
+        model, fault = model_of(content, self.user_strategy.model, several=self.user_strategy.traits.is_custom)
         rows = codec.received_arrays(content, codec.ROWS)
         return Reply(handle, rows=rows, model=model, fault=fault, native=message)
 
@@ -230,7 +234,7 @@ def plain_reason(reason: str) -> str:
     return " ".join(reason.split())
 
 
-def _lifetime(strategys_choice: float, seconds: float) -> float:
+def _time_to_live(strategys_choice: float, seconds: float) -> float:
     """Return the seconds after which a train message lapses: with its round, or sooner if the strategy says so."""
     if math.isinf(seconds):
         return strategys_choice
@@ -247,7 +251,7 @@ def collect(grid: Grid, messages: Iterable[Message], seconds: float) -> list[Mes
     waiting = {handle for handle in grid.push_messages(messages) if handle}
     arrived: list[Message] = []
     ends = time.monotonic() + seconds
-    pause = FIRST_LOOK
+    pauses = growing_pauses(LONGEST_LOOK)
     while waiting:
         replies = list(grid.pull_messages(waiting))
         arrived += replies
@@ -255,6 +259,5 @@ def collect(grid: Grid, messages: Iterable[Message], seconds: float) -> list[Mes
         seconds_left = ends - time.monotonic()
         if seconds_left <= 0 or not waiting:
             break
-        time.sleep(min(pause, seconds_left))
-        pause = min(pause * 1.5, LONGEST_LOOK)
+        time.sleep(min(next(pauses), seconds_left))
     return arrived

@@ -26,23 +26,24 @@ from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, bad
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
+from sortition.core.validation import is_number
 from sortition.federation.live import LiveFederation
 from sortition.federation.model_engine import Combining
 from sortition.federation.model_screening import ModelCheck
 from sortition.federation.options import FederationOptions, Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
-from sortition.federation.pace import DEADLINE
+from sortition.federation.pace import Pace
 from sortition.flower import codec
 from sortition.flower.aggregation import FlowerEngine, check_mass, log_other_examples, train_config
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.grid_transport import FlowerRound, FlowerTransport, collect
-from sortition.flower.strategy_kinds import Kind, layers, log_ignored_options
+from sortition.flower.strategy_traits import StrategyTraits, layers, log_ignored_options
 from sortition.privacy import Deployment, Promises, lint
 
-LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
+LOOP_METHODS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
 NOT_GIVEN: Any = object()  # sentinel: no timeout was passed to start()
-IN_VAIN = 3  # cohorts in a row that are too small, after which a run that has no model yet ends
-WHO = "SelectorStrategy"
+MOST_SMALL_COHORTS = 3  # cohorts in a row that are too small, after which a run that has no model yet ends
+CLASS_NAME = "SelectorStrategy"
 
 
 class SelectorStrategy(Strategy):
@@ -75,9 +76,9 @@ class SelectorStrategy(Strategy):
     ) -> None:
         if strategy is None:
             strategy = FedAvg(min_available_nodes=1)
-        self.base = BaseStrategy(strategy)
-        self.options = Options.read(WHO, selector, cohort=cohort, **options)
-        self.combining = Combining.by(combine, WHO)
+        self.user_strategy = BaseStrategy(strategy)
+        self.options = Options.read(CLASS_NAME, selector, cohort=cohort, **options)
+        self.combining = Combining.by(combine, CLASS_NAME)
         self.selector = self.options.selector
         self.seed = self.options.seed
         self._check_base()
@@ -87,14 +88,14 @@ class SelectorStrategy(Strategy):
     def _set_up(self, options: Options) -> None:
         """Make the parts of a run that begins: nothing of an earlier run of the same object is left."""
         self.combining.memory = None
-        self.engine = FlowerEngine(self.base, self.combining)
-        self.transport = FlowerTransport(self.base, self._candidates)
+        self.engine = FlowerEngine(self.user_strategy, self.combining)
+        self.transport = FlowerTransport(self.user_strategy, self._candidates)
         self.federation = LiveFederation(
             self.transport,
             self.engine,
             options,
             "flower",
-            check=ModelCheck(options.guards, free_shapes=self.base.kind.trees),
+            check=ModelCheck(options.guards, free_shapes=self.user_strategy.traits.trees),
             logger=logging.getLogger("flwr"),
         )
         self.messenger = self.federation.messenger
@@ -110,67 +111,69 @@ class SelectorStrategy(Strategy):
     def _check_base(self) -> None:
         """Refuse combinations with a strategy that cannot work; log what breaks a promise of privacy."""
         options = self.options
-        kind = self.base.kind
-        name = type(self.base.strategy).__name__
-        if any(isinstance(layer, SelectorStrategy) for layer in layers(self.base.strategy)):
+        traits = self.user_strategy.traits
+        name = type(self.user_strategy.strategy).__name__
+        if any(isinstance(layer, SelectorStrategy) for layer in layers(self.user_strategy.strategy)):
             raise InputError("SelectorStrategy.strategy must not hold a SelectorStrategy: one selector chooses.")
-        if kind.replies_for_noise and (kind.replies_for_noise != options.cohort or options.overselect > 1):
-            rule = f"the cohort, {options.cohort}, without overselect: its noise is of that many equal weights"
-            raise bad(f"{name}.num_sampled_clients", rule, kind.replies_for_noise)
-        if options.cohort < kind.least_updates:
-            rule = f"at least {kind.least_updates}: of fewer updates {name} makes no model"
-            raise bad("SelectorStrategy.cohort", rule, options.cohort)
-        if self.combining.own and not kind.linear:
+        if traits.replies_for_noise and (traits.replies_for_noise != options.cohort or options.overselect > 1):
+            requirement = f"the cohort, {options.cohort}, without overselect: its noise is of that many equal weights"
+            raise bad(f"{name}.num_sampled_clients", requirement, traits.replies_for_noise)
+        if options.cohort < traits.least_updates:
+            requirement = f"at least {traits.least_updates}: of fewer updates {name} makes no model"
+            raise bad("SelectorStrategy.cohort", requirement, options.cohort)
+        if self.combining.own and not traits.linear:
             raise InputError(
                 f"SelectorStrategy.combine = {self.combining.rule.name!r} makes one update of all, and {name} "
                 "aggregates by a rule of its own. Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
             )
-        if options.guards.clip and not kind.linear:
+        if options.guards.clip and not traits.linear:
             hint = "Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
             raise bad("Guards.clip", f"0 with {name}, which aggregates by a rule of its own", options.guards.clip, hint)
         needs = self.selector.needs
         compares_updates = any(signal.exact for signal in (*needs.questions, *needs.reports))
-        if kind.trees and compares_updates:
+        if traits.trees and compares_updates:
             raise InputError(
                 f"{type(self.selector).__name__} compares updates, and {name} trains trees, which have none. "
                 "Choose a method that reads facts or losses."
             )
         self._check_pace(name)
-        log_privacy(self.selector, options.cohort, options.guards, kind)
+        log_privacy(self.selector, options.cohort, options.guards, traits)
 
     def _check_pace(self, name: str) -> None:
         """Refuse, by name, what a strategy cannot do where rounds overlap."""
         pace = self.options.pace
-        kind = self.base.kind
-        if not pace.rule.overlaps:
+        traits = self.user_strategy.traits
+        if not pace.settings.overlaps:
             return
         option = "SelectorStrategy.pace"
-        if kind.trees:
+        if traits.trees:
             hint = "A stale tree cannot be moved to another version."
-            raise bad(option, f"one whose rounds do not overlap for {name}, which trains trees", pace.rule.kind, hint)
-        if kind.replies_for_noise:
+            raise bad(
+                option, f"one whose rounds do not overlap for {name}, which trains trees", pace.settings.kind, hint
+            )
+        if traits.replies_for_noise:
             hint = "Its noise is computed for a fixed number of fresh updates."
-            raise bad(option, f"one whose rounds do not overlap for {name}", pace.rule.kind, hint)
-        if pace.rule.refill != "step":
+            raise bad(option, f"one whose rounds do not overlap for {name}", pace.settings.kind, hint)
+        if pace.settings.refill != "step":
             hint = "Flower's strategies write their messages once a round."
-            raise bad("pace.refill", "'step' in Flower", pace.rule.refill, hint)
-        if pace.rule.normalise == "count" and not kind.linear:
+            raise bad("pace.refill", "'step' in Flower", pace.settings.refill, hint)
+        if pace.settings.normalise == "count" and not traits.linear:
             raise bad("pace.normalise", f"'mass' for {name}, which rescales weights to 1", "count")
-        if pace.least_updates < kind.least_updates:
-            rule = f"such that a step has {kind.least_updates} updates: {name} makes no model of fewer"
-            raise bad(option, rule, pace.least_updates)
+        if pace.least_updates < traits.least_updates:
+            requirement = f"such that a step has {traits.least_updates} updates: {name} makes no model of fewer"
+            raise bad(option, requirement, pace.least_updates)
 
     def __getattr__(self, name: str) -> Any:
         """Return what only the user's own strategy has: an app goes on calling it where it did before."""
-        if name.startswith("_") or "base" not in self.__dict__:
+        if name.startswith("_") or "user_strategy" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
-        return getattr(self.base.strategy, name)
+        return getattr(self.user_strategy.strategy, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set what only the user's own strategy has there, where it is read."""
         ours = not self._ready or name in self.__dict__ or hasattr(type(self), name)
-        if not ours and not name.startswith("_") and hasattr(self.base.strategy, name):
-            setattr(self.base.strategy, name, value)
+        if not ours and not name.startswith("_") and hasattr(self.user_strategy.strategy, name):
+            setattr(self.user_strategy.strategy, name, value)
         else:
             super().__setattr__(name, value)
 
@@ -193,11 +196,11 @@ class SelectorStrategy(Strategy):
         log(INFO, "\t│\t└── has reported %s", ", ".join(s.name for s in needs.reports) or "nothing")
         if self.combining.own:
             log(INFO, "\t├──> Updates are combined by %s", self.combining.rule.name)
-        log(INFO, "\t├──> Server step: %s", type(self.base.strategy).__name__)
-        if not self.base.kind.weighs:
-            log(WARNING, "%s does not use the selector's weights.", type(self.base.strategy).__name__)
-        log_ignored_options(self.base.inner)
-        self.base.original("summary")()
+        log(INFO, "\t├──> Server step: %s", type(self.user_strategy.strategy).__name__)
+        if not self.user_strategy.traits.weighs:
+            log(WARNING, "%s does not use the selector's weights.", type(self.user_strategy.strategy).__name__)
+        log_ignored_options(self.user_strategy.inner)
+        self.user_strategy.original("summary")()
 
     # -- a run ---------------------------------------------------------------------------------------------------------
 
@@ -215,26 +218,26 @@ class SelectorStrategy(Strategy):
         """Run the strategy's own ``start`` from the first round, or go on from ``resume`` as if nothing had stopped.
 
         ``timeout`` is the deadline of a round in seconds, its questions included (default: 1,800); None waits for
-        everybody.
+        everybody. It must be left out where the pace has a deadline, which then decides.
         """
-        self.base.check_model(initial_arrays)
+        self.user_strategy.check_model(initial_arrays)
         self._set_up(
             replace(
                 self.options,
                 seed=self.seed,
                 horizon=self.options.horizon or num_rounds,
-                deadline=_deadline(timeout),
-                least_online=self.base.least_online,
+                deadline=_deadline(timeout, Pace.of(self.options.pace_option, CLASS_NAME)),
+                least_online=self.user_strategy.least_online,
             )
         )
-        self.engine.show(initial_arrays)
+        self.engine.set_model(initial_arrays)
         self.transport.grid = grid
         with ExitStack() as stack:
-            played = self.federation.open(stack)
-            if played:
+            rounds_before_restart = self.federation.open_and_restore(stack)
+            if rounds_before_restart:
                 initial_arrays = codec.to_record(self.engine.model)
-            self._take_over(stack)
-            rounds_left = max(num_rounds - played, 0)
+            self._replace_loop_methods(stack)
+            rounds_left = max(num_rounds - rounds_before_restart, 0)
             arguments: dict[str, object] = {**options, "num_rounds": rounds_left}
             if timeout is not NOT_GIVEN:
                 arguments["timeout"] = timeout
@@ -243,17 +246,19 @@ class SelectorStrategy(Strategy):
             if evaluate_config is not None:
                 arguments["evaluate_config"] = evaluate_config
             if evaluate_fn is not None:
-                arguments["evaluate_fn"] = lambda number, arrays: evaluate_fn(number + played, arrays)
-            result: Result = self.base.strategy.start(cast(Grid, DrivenGrid(grid, self)), initial_arrays, **arguments)
+                arguments["evaluate_fn"] = lambda number, arrays: evaluate_fn(number + rounds_before_restart, arrays)
+            result: Result = self.user_strategy.strategy.start(
+                cast(Grid, PacedGrid(grid, self)), initial_arrays, **arguments
+            )
             self.federation.end()
         self._check_end(rounds_left)
         if isinstance(result, Result):
-            return renumbered(result, played, initial_arrays)
+            complete_result(result, rounds_before_restart, initial_arrays)
         return result
 
-    def _take_over(self, stack: ExitStack) -> None:
-        """Stand in the place of the strategy's own methods for as long as it runs."""
-        stack.enter_context(self.base.replaced(**{name: getattr(self, name) for name in LOOP}))
+    def _replace_loop_methods(self, stack: ExitStack) -> None:
+        """Let the strategy's own start() call these methods, for as long as it runs."""
+        stack.enter_context(self.user_strategy.replaced(**{name: getattr(self, name) for name in LOOP_METHODS}))
         self._running = True
         stack.callback(setattr, self, "_running", False)
 
@@ -268,17 +273,17 @@ class SelectorStrategy(Strategy):
                 "SelectorStrategy must be started by its own start(); a strategy around it would bypass the selection. "
                 "Put that strategy inside: SelectorStrategy(selector, strategy=…)."
             )
-        self.engine.show(arrays)
+        self.engine.set_model(arrays)
         self.engine.server_round = server_round + self.files.played
         self.transport.round = FlowerRound(self.engine.server_round, arrays, config, self.engine.model)
         opened = self.federation.open_round()
         method_name = type(self.selector).__name__
         log(INFO, "configure_train: %s chose %d of %d", method_name, opened.cohort.ids.size, opened.available)
         check_mass(opened.cohort, self.engine, method_name)
-        if not self.driver.pace.rule.overlaps:
+        if not self.driver.pace.settings.overlaps:
             self._check_cohort(opened.cohort, opened.available)
         messages = self.transport.write_training(self.messenger.orders(opened.turn, opened.cohort))
-        self.engine.config = train_config(self.transport.written, self.base.config)
+        self.engine.config = train_config(self.transport.written, self.user_strategy.config)
         return messages
 
     def exchange_training(self) -> list[Message]:
@@ -307,7 +312,7 @@ class SelectorStrategy(Strategy):
             self.messenger.dispatched_by_others(opened.turn, opened.cohort)
         self.messenger.hand_over(self.transport.replies_to_training(replies))
         if opened.turn.index == 0:
-            log_other_examples(self.messenger.training.replies, self.members, self.base)
+            log_other_examples(self.messenger.training.replies, self.members, self.user_strategy)
         self.federation.close_round()
         return self.engine.result
 
@@ -318,17 +323,17 @@ class SelectorStrategy(Strategy):
     ) -> Iterable[Message]:
         """Let the strategy choose among idle nodes; with fewer of them than it wants, nobody evaluates."""
         busy = {int(session) for session in self.messenger.busy_sessions()}
-        return self.base.configure_evaluation(server_round + self.files.played, arrays, config, grid, busy)
+        return self.user_strategy.configure_evaluation(server_round + self.files.played, arrays, config, grid, busy)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Let the strategy aggregate the replies that can be averaged."""
-        return self.base.aggregate_evaluation(server_round + self.files.played, replies)
+        return self.user_strategy.aggregate_evaluation(server_round + self.files.played, replies)
 
     # -- whether a run leads anywhere ----------------------------------------------------------------------------------
 
     def _check_cohort(self, cohort: Cohort, available: int) -> None:
         """Refuse a selector that keeps choosing fewer clients than the strategy needs, before they train."""
-        least_updates = self.base.kind.least_updates
+        least_updates = self.user_strategy.traits.least_updates
         size = cohort.ids.size
         if not size or size >= least_updates or available < least_updates:
             self._too_small = 0
@@ -336,10 +341,10 @@ class SelectorStrategy(Strategy):
         self._too_small += 1
         method_name = type(self.selector).__name__
         why = (
-            f"{method_name} chose {size} of {available} clients, and {type(self.base.strategy).__name__} makes no "
-            f"model of fewer than {least_updates} updates."
+            f"{method_name} chose {size} of {available} clients, and {type(self.user_strategy.strategy).__name__} "
+            f"makes no model of fewer than {least_updates} updates."
         )
-        if self.messenger.moved or self._too_small < IN_VAIN:
+        if self.messenger.has_moved_model or self._too_small < MOST_SMALL_COHORTS:
             log(WARNING, "This round leaves the model as it is: %s", why)
             return
         raise InputError(
@@ -349,12 +354,12 @@ class SelectorStrategy(Strategy):
 
     def _check_end(self, rounds: int) -> None:
         """Raise where none of these rounds moved the model: such a run must not look like success."""
-        if self.messenger.moved or not rounds:
+        if self.messenger.has_moved_model or not rounds:
             return
         history = self.history[self.files.played :]
-        strategy = type(self.base.strategy).__name__
+        strategy = type(self.user_strategy.strategy).__name__
         most_answers = max((len(record["answered"] or ()) for record in history), default=0)
-        least_updates = self.base.kind.least_updates
+        least_updates = self.user_strategy.traits.least_updates
         why = "The log says of every round who was left out and why."
         if not history:
             why = f"{strategy}.start must call self.configure_train, where the selector chooses."
@@ -366,7 +371,7 @@ class SelectorStrategy(Strategy):
         )
 
 
-class DrivenGrid:
+class PacedGrid:
     """The grid that a strategy's loop is given: rounds of training close by the driver's pace.
 
     Evaluation ends at the deadline, too. Everything else is the grid's own.
@@ -392,29 +397,34 @@ class DrivenGrid:
         return collect(self._grid, messages, seconds)
 
 
-def _deadline(timeout: float | None) -> float:
-    """Return the deadline of a round, from what start() was given."""
+def _deadline(timeout: float | None, pace: Pace) -> float | None:
+    """Return the deadline of a round that start() was given, infinite for ``timeout=None``; None where it was not."""
     if timeout is NOT_GIVEN:
-        return DEADLINE
+        return None
+    if pace.deadline is not None:
+        raise bad(
+            f"{CLASS_NAME}.start(timeout)", f"left out where the pace has a deadline ({pace.deadline} s)", timeout
+        )
     if timeout is None:
         return math.inf
+    if not (is_number(timeout) and timeout > 0):
+        raise bad(f"{CLASS_NAME}.start(timeout)", "seconds > 0, or None", timeout, "None waits for everybody.")
     return timeout
 
 
-def renumbered(result: Result, played: int, initial: ArrayRecord) -> Result:
-    """Return the result of a run that went on: rounds count from the very first, and there is always a model."""
+def complete_result(result: Result, rounds_before_restart: int, initial: ArrayRecord) -> None:
+    """Count the rounds of a result from the very first, and give it the initial model where it has none."""
     if not result.arrays:
         result.arrays = initial
     for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
         values = getattr(result, name)
-        setattr(result, name, {number + played: value for number, value in values.items()})
-    return result
+        setattr(result, name, {number + rounds_before_restart: value for number, value in values.items()})
 
 
-def log_privacy(selector: AnySelector, cohort: int, guards: Guards, kind: Kind) -> None:
+def log_privacy(selector: AnySelector, cohort: int, guards: Guards, traits: StrategyTraits) -> None:
     """Log what ``sortition lint`` would find; whether secure aggregation is used cannot be seen here."""
     promises = Promises()
-    if kind.replies_for_noise:
+    if traits.replies_for_noise:
         promises = Promises(differential_privacy="central")
     for finding in lint(selector, promises, Deployment(cohort=cohort, guards=guards)):
         log(WARNING, "privacy: %s", finding)

@@ -38,7 +38,7 @@ __all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "is_train", 
 
 
 class SiteApi(Protocol):
-    """What an exchange uses of NVFlare's client interface."""
+    """What a session uses of NVFlare's client interface."""
 
     def get_site_name(self) -> str:
         """Return the name of this site."""
@@ -49,33 +49,33 @@ class SiteApi(Protocol):
         ...
 
 
-class Exchange:
-    """What a script can answer, and the message that it works on.
+class SiteSession:
+    """Answers the server for a script, and holds the message that the script works on.
 
     Args:
-        answers: what the script can answer.
+        answerer: what the script can answer.
         api: sends, and knows the site's name.
-        tags: of the site.
+        tags: words by which the server may call the site eligible.
         clock: gives seconds; how long a training took is measured by it.
     """
 
     def __init__(
         self,
-        answers: Answers,
+        answerer: Answers,
         api: SiteApi = flare,
         tags: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.answers = answers
+        self.answerer = answerer
         self.api = api
         self.clock = clock
         self.tags = [str(tag) for tag in tags]
         self.message: FLModel | None = None
         self.task: meta_codec.SiteTask | None = None
-        self.began = 0.0
-        self._received_model: Model = {}  # the received model, where signals of a training compare with it
+        self.received_at = 0.0
+        self._server_model: Model = {}  # the received model, where signals of a training compare with it
 
-    def take(self, message: FLModel) -> FLModel | None:
+    def handle_message(self, message: FLModel) -> FLModel | None:
         """Return the message, if the script must train for it; else answer it, and return None.
 
         NVFlare gives the message of a round as often as it is asked for, until something is sent.
@@ -85,7 +85,7 @@ class Exchange:
         task = meta_codec.SiteTask.of(message, self.api.get_site_name())
         self.message = message
         self.task = task
-        self.began = self.clock()
+        self.received_at = self.clock()
         if task is None:
             return message
         if task.kind == meta_codec.PROFILE:
@@ -99,30 +99,30 @@ class Exchange:
         }
         if task.signals:
             arrays = meta_codec.as_model(message.params)
-            self._received_model = {name: value.copy() for name, value in arrays.items()}  # scripts may train in place
+            self._server_model = {name: value.copy() for name, value in arrays.items()}  # scripts may train in place
         return message
 
     def _trains(self, task: meta_codec.SiteTask) -> bool:
         """Tell whether a question needs a local training; one that nobody knows is answered with an error."""
         try:
-            return any(self.answers.signal(name).of == "training" for name in task.signals)
+            return any(self.answerer.signal(name).of == "training" for name in task.signals)
         except SortitionError:
             return False
 
     def _profile(self, task: meta_codec.SiteTask) -> dict[str, object]:
         return {
-            "facts": self.answers.facts_of(self.api.get_site_name(), task.facts, task.optional),
-            "signals": self.answers.names,
+            "facts": self.answerer.facts_of(self.api.get_site_name(), task.facts, task.optional),
+            "signals": self.answerer.names,
             "tags": self.tags,
-            "unsure": self.answers.unsure,
+            "unsure": self.answerer.unsure,
         }
 
     def _rows(self, task: meta_codec.SiteTask, client: AppClient) -> dict[str, Array]:
         payload = task.payload or None
-        return {name: self.answers.row(name, client, payload) for name in task.signals}
+        return {name: self.answerer.row(name, client, payload) for name in task.signals}
 
     def _client(self, message: FLModel, task: meta_codec.SiteTask, sent: FLModel | None) -> AppClient:
-        model = self._received_model
+        model = self._server_model
         if sent is None:
             model = meta_codec.as_model(message.params)
         received = Received(
@@ -137,9 +137,9 @@ class Exchange:
         def run() -> AppReply:
             if sent is None:
                 raise SortitionError("This question must not train.")
-            return AppReply(meta_codec.trained(sent, model), sent.metrics or {}, self.clock() - self.began)
+            return AppReply(meta_codec.full_model(sent, model), sent.metrics or {}, self.clock() - self.received_at)
 
-        return AppClient(received, run, self.answers.make_client)
+        return AppClient(received, run, self.answerer.make_client)
 
     def _reply(self, make_content: Callable[[], Mapping[str, object]]) -> None:
         """Send an answer; what goes wrong is sent too, since a script that raised would never answer again."""
@@ -151,7 +151,7 @@ class Exchange:
         self.message = None
         self.api.send(meta_codec.reply(content))
 
-    def give(self, sent: FLModel, clear_cache: bool = True) -> None:
+    def send_result(self, sent: FLModel, clear_cache: bool = True) -> None:
         """Send what the script trained: as it is, with reports, or only the rows that were asked for."""
         task = self.task
         message = self.message
@@ -166,7 +166,7 @@ class Exchange:
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
         if clear_cache:
-            self._received_model = {}
+            self._server_model = {}
         if task.kind == meta_codec.QUERY:
             self.api.send(meta_codec.reply(content), clear_cache)
             return
@@ -174,7 +174,7 @@ class Exchange:
         self.api.send(sent, clear_cache)
 
 
-_exchange = Exchange(Answers())
+_session = SiteSession(Answers())
 
 
 def answer(
@@ -195,10 +195,10 @@ def answer(
         signals: further signals, such as a method's own.
         tags: words by which the job may call this site eligible.
     """
-    global _exchange
+    global _session
     if isinstance(tags, str):
         raise bad("answer(tags)", "a list of texts", tags)
-    _exchange = Exchange(Answers(client, facts, signals), tags=tags)
+    _session = SiteSession(Answers(client, facts, signals), tags=tags)
 
 
 def init(*args: object, **options: object) -> object:
@@ -212,7 +212,7 @@ def is_running() -> bool:
         message = flare.receive()
         if message is None:
             return False
-        if _exchange.take(message) is not None:
+        if _session.handle_message(message) is not None:
             return True
     return False
 
@@ -225,18 +225,18 @@ def receive(timeout: float | None = None) -> FLModel | None:
         if timeout is not None:
             seconds_left = max(began + timeout - time.monotonic(), 0.0)
         message = flare.receive(seconds_left)
-        if message is None or _exchange.take(message) is not None:
+        if message is None or _session.handle_message(message) is not None:
             return message
 
 
 def is_train() -> bool:
     """Tell whether the script must train: in a round, for a question about training, or for a rehearsal."""
-    return _exchange.task is not None or bool(flare.is_train())
+    return _session.task is not None or bool(flare.is_train())
 
 
 def send(model: FLModel, clear_cache: bool = True) -> None:
     """Send what was trained, with the reports that the selector declared."""
-    _exchange.give(model, clear_cache)
+    _session.send_result(model, clear_cache)
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from sortition.nvflare import meta_codec
 from sortition.nvflare.controller_options import as_table, made_of
 from sortition.nvflare.shared_controller import SelectingController
 
-WHO = "SelectorController"
+CLASS_NAME = "SelectorController"
 
 
 class SelectorController(SelectingController):
@@ -49,9 +49,9 @@ class SelectorController(SelectingController):
     ) -> None:
         super().__init__(persistor_id=persistor_id, ignore_result_error=True)
         if not is_whole(num_rounds, 1):
-            raise bad(f"{WHO}.num_rounds", "a whole number ≥ 1", num_rounds)
-        as_table(WHO, "model", model)
-        self._rule = made_of(StepRule, WHO, "step", step)
+            raise bad(f"{CLASS_NAME}.num_rounds", "a whole number ≥ 1", num_rounds)
+        as_table(CLASS_NAME, "model", model)
+        self._rule = made_of(StepRule, CLASS_NAME, "step", step)
         self.configure(selector, cohort, num_rounds, options)
         self.num_rounds = int(num_rounds)
         self.model = model
@@ -60,13 +60,14 @@ class SelectorController(SelectingController):
     def play(self, stack: ExitStack) -> None:
         """Play all rounds, or those that a checkpoint leaves."""
         engine = ModelEngine(self._first_model(), self._rule, self.combining)
-        for played in range(self.begin(engine, self.num_rounds, stack), self.num_rounds):
+        rounds_before_restart = self.begin(engine, self.num_rounds, stack)
+        for round_index in range(rounds_before_restart, self.num_rounds):
             self.event(AppEventType.ROUND_STARTED)
             self.choose()
             self.started.driver.dispatch()
             self.started.close_round()
             if self.persistor:
-                self.save_model(FLModel(params=dict(engine.model), current_round=played))
+                self.save_model(FLModel(params=dict(engine.model), current_round=round_index))
         self.started.end()
 
     def _first_model(self) -> Model:
@@ -76,5 +77,5 @@ class SelectorController(SelectingController):
         else:
             model = meta_codec.as_model(self.load_model().params)
         if not model:
-            raise bad(f"{WHO}.model", "given, or loaded by a persistor", "no parameters")
+            raise bad(f"{CLASS_NAME}.model", "given, or loaded by a persistor", "no parameters")
         return model

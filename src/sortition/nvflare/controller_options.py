@@ -18,7 +18,7 @@ from sortition.federation.members import Owner
 from sortition.federation.model_engine import Combining
 from sortition.federation.monitoring import Metrics, MetricsSink, sinks
 from sortition.federation.options import Eligible, FederationOptions, Options
-from sortition.federation.pace import DEADLINE, Pace
+from sortition.federation.pace import Pace
 from sortition.selectors import find
 
 Made = TypeVar("Made")
@@ -62,7 +62,7 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
         who,
         _selector(who, selector, as_table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
-        deadline=_deadline(who, table.get("deadline", DEADLINE)),
+        deadline=_deadline(who, table),
         label=selector,
         **checked_options,
     )
@@ -179,8 +179,11 @@ def _as_list(value: object) -> list[Any]:
     return [value]
 
 
-def _deadline(who: str, seconds: float | None) -> float:
-    """Read the seconds of a round; null waits for everybody."""
+def _deadline(who: str, table: StoredTable) -> float | None:
+    """Read the seconds of a round: null waits for everybody; None where the table says nothing."""
+    if "deadline" not in table:
+        return None
+    seconds = table["deadline"]
     if seconds is None:
         return math.inf
     if not (is_number(seconds) and math.isfinite(seconds) and seconds > 0):

@@ -19,7 +19,7 @@ from sortition.federation.model_engine import Combining, ModelEngine, Step
 from sortition.nvflare import meta_codec
 from sortition.nvflare.shared_controller import SelectingController
 
-WHO = "SelectedFedAvg"
+CLASS_NAME = "SelectedFedAvg"
 
 
 class FedAvgEngine(ModelEngine):
@@ -42,15 +42,15 @@ class FedAvgEngine(ModelEngine):
         """FedAvg, as checkpoints name it beside the rules of SelectorController, and the combining rule."""
         return {"step.name": "NVFlare's FedAvg", **self.combining.identity}
 
-    def show(self, model: Model) -> None:
+    def set_model(self, model: Model) -> None:
         """Take the model that FedAvg's loop holds: NVFlare's components may have changed it between rounds."""
         self._model = model
 
-    def step(self, made_of: Step) -> Mapping[str, object]:
+    def step(self, step: Step) -> Mapping[str, object]:
         """Move the model by the combined update."""
-        if made_of.ids.size:
+        if step.ids.size:
             model = self._model
-            moved_model = from_vector(as_vector(model) + self.update_of(made_of), model)
+            moved_model = from_vector(as_vector(model) + self.update_of(step), model)
             unmoved = {name: model[name] for name in moved_model if self._stays(name)}
             self._model = moved_model | unmoved
         return {}
@@ -82,7 +82,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
     ) -> None:
         for name in ("aggregator", "aggregation_weights"):
             if kwargs.get(name):
-                raise bad(f"{WHO}.{name}", "left out: the cohort's weights decide", kwargs[name])
+                raise bad(f"{CLASS_NAME}.{name}", "left out: the cohort's weights decide", kwargs[name])
         kwargs["num_clients"] = cohort
         if kwargs.get("ignore_result_error") is None:
             kwargs["ignore_result_error"] = True  # else NVFlare ends the job when one script raises
@@ -103,9 +103,9 @@ class SelectedFedAvg(SelectingController, FedAvg):
     def _go_on(self, initial: Model) -> Model:
         """Begin with this model, or go on with that of the checkpoint, after its last round."""
         self._model_engine = FedAvgEngine(initial, self.combining, self.exclude_vars)
-        played = self.begin(self._model_engine, self.num_rounds, self._stack)
-        self.start_round += played
-        self.num_rounds -= played
+        rounds_before_restart = self.begin(self._model_engine, self.num_rounds, self._stack)
+        self.start_round += rounds_before_restart
+        self.num_rounds -= rounds_before_restart
         return dict(self._model_engine.model)
 
     def load_model(self) -> FLModel:
@@ -136,7 +136,7 @@ class SelectedFedAvg(SelectingController, FedAvg):
         federation = self.started
         self.transport.train_task = task_name
         self.transport.train_message = data
-        self._model_engine.show(meta_codec.as_model(data.params))
+        self._model_engine.set_model(meta_codec.as_model(data.params))
         federation.driver.dispatch()
         record = federation.close_round()
         for client in answered_ids(record):
@@ -153,8 +153,8 @@ class SelectedFedAvg(SelectingController, FedAvg):
 
     def update_model(self, model: FLModel, aggr_result: FLModel) -> FLModel:
         """Return the model moved by the cohort's weights; FedAvg's own sum gives metrics and metadata only."""
-        moved = FLModel(
+        moved_model = FLModel(
             ParamsType.FULL, dict(self._model_engine.model), metrics=aggr_result.metrics, meta=aggr_result.meta
         )
-        updated: FLModel = super().update_model(model, moved)
+        updated: FLModel = super().update_model(model, moved_model)
         return updated

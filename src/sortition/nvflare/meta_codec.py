@@ -89,7 +89,7 @@ def as_model(params: Mapping[str, Any] | None) -> Model:
     return model
 
 
-def trained(message: FLModel, sent_model: Model) -> Model:
+def full_model(message: FLModel, sent_model: Model) -> Model:
     """Return the model that a message holds; a difference is added to the model that was sent."""
     arrays = as_model(message.params)
     if message.params_type != ParamsType.DIFF:

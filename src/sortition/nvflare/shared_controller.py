@@ -57,7 +57,7 @@ class SelectingController(ModelController):
         """Make the federation of this job; return how many rounds were played before a restart."""
         self.transport = NvflareTransport(self, rounds)
         self.federation = LiveFederation(self.transport, engine, self.settings, "nvflare", logger=self.logger)
-        return self.federation.open(stack)
+        return self.federation.open_and_restore(stack)
 
     @property
     def started(self) -> LiveFederation:

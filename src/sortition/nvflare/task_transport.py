@@ -237,7 +237,7 @@ def read_reply(handle: Handle, site: str, ask: Ask, result: Shareable) -> Reply:
     complaint = str(content.get("error", ""))
     rows = meta_codec.table_of(content.get("rows"))
     if ask.kind in ("train", "rehearse"):
-        model = _received_model(message, ask.model)
+        model = _site_model(message, ask.model)
         return Reply(handle, rows=rows, model=model, unreported=complaint, native=message)
     if complaint:
         return Reply(handle, "failed", complaint)
@@ -257,9 +257,9 @@ def read_profile(content: Mapping[str, object]) -> Profile:
     return Profile.read(content, facts)
 
 
-def _received_model(message: FLModel, sent: Model) -> Model:
+def _site_model(message: FLModel, sent: Model) -> Model:
     try:
-        return meta_codec.trained(message, sent)
+        return meta_codec.full_model(message, sent)
     except Exception:  # what a site sends can raise anything
         return {}
 

@@ -205,7 +205,7 @@ class OverlappingSimulation(Simulation):
             )
             self._untrained[t] = self.work[t]
         self._check_memory()
-        if self.pace.rule.kind == "rounds":
+        if self.pace.settings.kind == "rounds":
             self._open_selection = OpenSelection(
                 index=t,
                 target=self.pace.target(cohort),
@@ -437,7 +437,7 @@ class OverlappingSimulation(Simulation):
     def _weights_of(self, ids: Ids) -> Floats:
         """Return the weights that the updates of these clients will have in the step."""
         pace = self.setup.pace
-        discounts = self.discounts(pace.rule, ids, self.registrar.staleness(ids))
+        discounts = self.discounts(pace.staleness_rule, ids, self.registrar.staleness(ids))
         return self.registrar.flights.weigh(ids, discounts, pace.normalise).weights
 
     def drop(self, ids: Ids) -> None:

@@ -38,7 +38,7 @@ from sortition.core.signals import UPDATE, ModelSize, Signal
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Driver, Selection
-from sortition.federation.pace import SEEN, Quantile
+from sortition.federation.pace import QUANTILE_TRAININGS, Quantile
 from sortition.federation.policies import Eligible, PolicyKeeper, SavedCounts, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.resident import ResidentArray
@@ -202,7 +202,7 @@ class Simulation:
         self.test_figures: dict[str, float] | None = None
         self.client_scores: Floats | None = None
         self.timings: dict[str, float] = {}
-        self.recent_durations: deque[float] = deque(maxlen=SEEN)
+        self.recent_durations: deque[float] = deque(maxlen=QUANTILE_TRAININGS)
         self.current = CurrentRound.of(setup.world, 0)
         self._size = model_size(setup.world)
         self._crash_index = NO_CRASH  # the first of POINTS at which the server crashes
@@ -217,7 +217,7 @@ class Simulation:
         self.driver.registrar = self.registrar
         if setup.shadows:
             self.driver.shadows = Shadows(
-                setup.shadows, type(setup.selector).__name__, only_read=True, pace=setup.cohort_pace.rule
+                setup.shadows, type(setup.selector).__name__, only_read=True, pace=setup.cohort_pace.settings
             )
             self.driver.shadows.watch(self.registrar)
 

@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 from sortition.core.errors import InputError
 from sortition.flower import SelectorStrategy
-from sortition.flower.strategy_kinds import innermost, kind_of
+from sortition.flower.strategy_traits import innermost, traits_of
 
 
 class Wrapper(Strategy):
@@ -36,7 +36,7 @@ class Wrapper(Strategy):
 def test_noise_inside_a_wrapper_of_ones_own_has_its_equal_weights():
     inner = FedAvg()
     wrapper = Wrapper(DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 3))
-    kind = kind_of(wrapper)
+    kind = traits_of(wrapper)
     assert (kind.replies_for_noise, kind.least_updates, kind.weighs, kind.linear) == (3, 3, False, False)
     assert innermost(wrapper) is inner
     with pytest.raises(InputError, match="num_sampled_clients must be the cohort, 4"):

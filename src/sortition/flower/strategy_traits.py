@@ -42,19 +42,20 @@ USUAL_KEY = "num-examples"  # under which clients of Flower's own examples say h
 
 
 @dataclass(frozen=True)
-class Kind:
+class StrategyTraits:
     """How a strategy treats the replies.
 
     Attributes:
-        linear: the next model is a function of w + Σ a_k Δ_k alone, so any mass can be kept.
-        weighs: the selector's weights count.
-        least_updates: of fewer updates the strategy makes no model.
-        replies_for_noise: for how many replies of equal weights the noise of differential privacy is; 0: no noise.
-        trees: models are no vectors.
-        reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
-        is_custom: the rule is not one of Flower's.
-        own_evaluation: nor is the average of evaluations.
-        only_floats: whole numbers in a model end the run.
+        linear: its next model is a function of w + Σ a_k Δ_k alone, so any mass can be kept.
+        weighs: it uses the selector's weights.
+        least_updates: the number of updates below which it makes no model.
+        replies_for_noise: the number of replies of equal weights that its noise of differential privacy is computed
+            for; 0: it adds no noise.
+        trees: its models are trees, and no vectors.
+        reads_metrics: its model depends on metrics, so a reply with unsound ones cannot be used.
+        is_custom: its aggregation is the user's own, and not one of Flower's.
+        own_evaluation: its average of evaluations is the user's own, and not one of Flower's.
+        only_floats: it fails on a model with whole numbers.
     """
 
     linear: bool
@@ -93,7 +94,7 @@ def innermost(strategy: Strategy) -> Strategy:
     return layers(strategy)[-1]
 
 
-def kind_of(strategy: Strategy) -> Kind:
+def traits_of(strategy: Strategy) -> StrategyTraits:
     """Say what is known of a strategy; a rule of the user's own is taken to use the weights as FedAvg does."""
     if not isinstance(strategy, Strategy):
         raise bad("SelectorStrategy.strategy", "a flwr.serverapp.strategy.Strategy", strategy)
@@ -107,7 +108,7 @@ def kind_of(strategy: Strategy) -> Kind:
         least_updates = max(least_updates, 4 * inner.num_malicious_nodes + 3)
     step = _function(strategy.aggregate_train)
     evaluation = _function(strategy.aggregate_evaluate)
-    return Kind(
+    return StrategyTraits(
         linear=step in [rule.aggregate_train for rule in LINEAR],
         weighs=not isinstance(inner, UNWEIGHTED) and not private,
         least_updates=least_updates,

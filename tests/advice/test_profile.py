@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sortition.advice.alike import labels_between_clients
 from sortition.advice.profile import Limits, Profile, from_profile, shrunk
 from sortition.advice.read_description import known_federation
 from sortition.core import InputError
@@ -26,6 +27,13 @@ def test_label_counts_and_a_trace_are_read_beside_the_profile(tmp_path):
     assert [found.present(0).at(t).astype(int).tolist() for t in (0, 1)] == [[1, 0, 1], [0, 1, 1]]
     assert found.limits == Limits(secure_aggregation=True)
     assert found.population.sizes.tolist() == [4, 4, 4]
+
+
+def test_large_clients_hold_the_same_mixture_where_the_partition_is_iid(tmp_path):
+    write(tmp_path, "\n".join(["20000"] * 30), "sizes.csv")
+    text = 'cohort = 2\nsizes = "sizes.csv"\nlabels = 10\npartition = { name = "iid" }\n'
+    large = known_federation(write(tmp_path, text)).counts
+    assert labels_between_clients(large) < 0.002  # drawn from 20 examples a client it was 0.05
 
 
 def test_without_label_counts_the_partition_spreads_labels_over_the_sizes(tmp_path):

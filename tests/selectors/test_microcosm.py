@@ -257,6 +257,19 @@ def test_the_trade_off_is_estimated_once_enough_updates_are_known():
     assert found[-1] == 1.0  # kinds explain nearly all: the floor
 
 
+def test_every_selection_estimates_from_all_sketches_that_have_come(monkeypatch):
+    n_known = []
+
+    def counted(features, updates, data_shares):
+        n_known.append(len(updates))
+        return portrait.unexplained_ratio(features, updates, data_shares)
+
+    monkeypatch.setattr(microcosm, "unexplained_ratio", counted)
+    cohorts = play(load("microcosm", estimate=True), QuadraticWorld(60, kinds=3, spread=1.0), 10, budget=6)
+    answered = [np.unique(np.concatenate([cohort.ids for cohort in cohorts[:t]])) for t in range(1, 10)]
+    assert n_known == [ids.size for ids in answered]
+
+
 def test_members_without_weight_give_their_place_to_others():
     """Client 0 has been paid far more than its share: chosen only where nobody else is there, and it weighs nothing."""
     population = Population(np.full(6, 10), np.ones((6, 2), int))

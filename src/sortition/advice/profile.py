@@ -29,6 +29,7 @@ from sortition.simulation.devices import Devices
 from sortition.studies.config import Named, PaceTable
 
 MEAN_SIZE = 20  # examples of a client where sizes are unknown
+MOST_DRAWN = 1_000_000  # examples, where a partition spreads labels over clients whose sizes are known
 # more would fill the memory
 MOST_CLIENTS = 1_000_000
 MOST_ROUNDS = 100_000
@@ -286,7 +287,10 @@ def made_counts(profile: Profile, sizes: Array | None) -> Array:
         clients = len(sizes)
     if clients is None:
         raise InputError("profile.clients must be given without label_counts and sizes; got nothing.")
-    labels = np.arange(max(MEAN_SIZE * clients, profile.labels)) % profile.labels
+    mean_size = MEAN_SIZE
+    if sizes is not None:  # mixtures of large clients differ less by chance
+        mean_size = max(MEAN_SIZE, min(int(sizes.mean()), MOST_DRAWN // clients))
+    labels = np.arange(max(mean_size * clients, profile.labels)) % profile.labels
     rng = stream(0, "advisor's partition")
     rule = profile.partition
     parts = partitions.split(rule.name, labels, clients, rng, **rule.options).indices

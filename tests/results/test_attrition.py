@@ -26,8 +26,8 @@ FAULTS = {"before": 0.2, "during": 0.2, "after": 0.2, "newcomers": 0.3, "leaving
 
 
 def test_places_are_told_apart():
-    assert ids_by_place(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
-    assert ids_by_place(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
+    assert ids_by_place(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7]}
+    assert ids_by_place(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7]}
     totals = count_attrition([ROUND, BAD])
     assert [totals[key] for key in ("selected", "started", "completed", "wasted")] == [6, 5, 4, 1]
     assert [totals[key] for key in ("before", "during", "late", "rejected")] == [1, 1, 3, 1]
@@ -35,6 +35,32 @@ def test_places_are_told_apart():
     assert not has_losses(count_attrition([ROUND]))
     assert counts_per_client([ROUND, BAD], 8)["wasted"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
     assert set(counts_per_client([ROUND], 8)) == {"selected", "completed"}  # nothing lost: as ever
+
+
+@pytest.mark.parametrize(
+    ("pace", "wastes"),
+    [
+        ({"kind": "buffered", "concurrency": 6, "buffer": 2}, False),
+        ({"quorum": 0.5, "late": "use"}, False),
+        ({"quorum": 0.5, "late": "use", "max_staleness": 0}, True),
+    ],
+)
+def test_work_that_outlives_a_step_is_not_wasted(pace, wastes, tmp_path):
+    """Only what ended without an update is; whoever is at work at the end is neither wasted nor completed."""
+    (run,) = study(
+        STUDY | {"rounds": 9, "pace": pace, "devices": {"speed_spread": 1.0}, "method": [{"name": "uniform"}]},
+        out=tmp_path,
+    ).runs
+    totals = count_attrition(run.records)
+    ended = [client for record in run.records for client in record.get("too_stale", {})]
+    assert bool(ended) == wastes
+    assert totals["wasted"] == len(ended)
+    at_work = run.records[-1].get("in_flight", 0)
+    assert totals["started"] == totals["completed"] + totals["wasted"] + at_work
+    assert at_work > 0
+    clients = run.clients()
+    assert clients["wasted"].sum() == totals["wasted"]
+    assert clients["wasted"].min() >= 0
 
 
 def test_a_study_with_faults_and_adversaries(tmp_path):

@@ -13,11 +13,12 @@ from sortition.results.run_folder import Run
 
 PLACES = ("selected", "started", "completed", "wasted")
 EVENTS = ("before", "during", "after", "lost", "late", "duplicated", "stale", "joined", "taken")
+ENDED_WITHOUT_UPDATE = ("failed", "given_up", "too_stale")
 Record = Mapping[str, Any]  # of a round, as rounds.jsonl has it
 
 
 def ids_by_place(record: Record) -> dict[str, list[int]]:
-    """Return the ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
+    """Return the ids of a round: who was selected and began to train in it, and whose updates it used."""
     selected = list(record.get("cohort") or ())
     completed = answered_ids(cast(RoundRecord, record))
     started = record.get("started")
@@ -27,14 +28,30 @@ def ids_by_place(record: Record) -> dict[str, list[int]]:
         "selected": selected,
         "started": started,
         "completed": completed,
-        "wasted": [client for client in started if client not in set(completed)],
     }
+
+
+def clients_at_work(records: Iterable[Record]) -> set[int]:
+    """Return the clients that are still at work after the last of these records."""
+    at_work: set[int] = set()
+    for record in records:
+        places = ids_by_place(record)
+        at_work |= set(places["started"])
+        if not record.get("in_flight"):
+            at_work.clear()
+            continue
+        at_work -= set(places["completed"])
+        at_work -= set((record.get("notes") or {}).get("unsound_updates") or ())
+        for fate in ENDED_WITHOUT_UPDATE:
+            at_work -= {int(client) for client in record.get(fate) or ()}
+    return at_work
 
 
 def count_attrition(records: Iterable[Record]) -> dict[str, int]:
     """Count places by what became of them over all rounds, and how often each kind of fault occurred."""
     totals = dict.fromkeys((*PLACES, *EVENTS, "unsound", "rejected"), 0)
-    for record in records:
+    all_records = list(records)
+    for record in all_records:
         for name, ids in ids_by_place(record).items():
             totals[name] += len(ids)
         for name, occurrences in (record.get("faults") or {}).items():
@@ -45,6 +62,7 @@ def count_attrition(records: Iterable[Record]) -> dict[str, int]:
             totals[name] = totals.get(name, 0) + count
         totals["unsound"] += len((record.get("notes") or {}).get("unsound_updates") or ())
         totals["rejected"] += len(record.get("rejected") or ())
+    totals["wasted"] = totals["started"] - totals["completed"] - len(clients_at_work(all_records))
     return totals
 
 
@@ -57,9 +75,12 @@ def has_losses(totals: Mapping[str, int]) -> bool:
 def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
     """Return (N,) times ``selected`` and ``completed``; ``started`` and ``wasted`` too where work was lost."""
     counts = {name: np.zeros(n, np.int64) for name in PLACES}
-    for record in records:
+    all_records = list(records)
+    for record in all_records:
         for name, ids in ids_by_place(record).items():
             counts[name][ids] += 1
+    counts["wasted"] = counts["started"] - counts["completed"]
+    counts["wasted"][list(clients_at_work(all_records))] -= 1
     if (counts["completed"] < counts["selected"]).any():
         return counts
     return {"selected": counts["selected"], "completed": counts["completed"]}

@@ -26,7 +26,7 @@ def usual_round(setup: Setup) -> dict[Currency, float]:
     """
     costs = setup.world.costs
     n_updates = float(min(setup.cohort_pace.least_updates, setup.world.n_clients))
-    n_sent = min(setup.cohort_pace.places, setup.world.n_clients)
+    n_sent = float(min(setup.cohort_pace.places, setup.world.n_clients))
     if setup.pace.kind == "buffered":
         n_sent = n_updates
     everybody = np.arange(setup.world.n_clients)

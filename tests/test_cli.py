@@ -73,6 +73,11 @@ def test_run_ends_with_a_table_and_resumes(file, tmp_path):
     assert run_folder.find(out)[1].config["method"]["d"] == 4
 
 
+def test_a_dry_run_says_that_a_limit_is_out_of_reach(file):
+    printed = " ".join(call("run", file, "--dry-run", "--only", "uniform", "--set", "until.seconds=1e6").split())
+    assert "Note: until: 1,000,000 seconds take about" in printed
+
+
 def test_dry_run_runs_nothing(file, tmp_path):
     output = call("run", file, "-o", tmp_path / "runs", "--dry-run", "--only", "uniform")
     assert "1 runs" in output

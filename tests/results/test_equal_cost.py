@@ -2,12 +2,14 @@
 
 import json
 import math
+from html import escape
 
 import numpy as np
 import pytest
 import tomli_w
 from tests.studies.folders import make
 
+from sortition import report
 from sortition.core.errors import InputError
 from sortition.results import equal_cost, frames, metrics, run_folder, summary, verdict_words
 from sortition.results.comparisons import Criteria, criteria_of
@@ -107,6 +109,28 @@ def seconds_study(tmp_path, lengths, *, devices=None, config=None, seeds=4):
             document = {"status": "done", "rounds": rounds, "figures": dict(metrics.summarise(stored))}
             (home / run_folder.SUMMARY).write_text(json.dumps(document))
     return run_folder.find(tmp_path)
+
+
+def test_a_first_evaluation_after_the_common_cost_is_said_plainly(tmp_path):
+    """Uniform's runs end after 3 seconds, and the other method's first round alone takes 5."""
+    runs = seconds_study(tmp_path, {"uniform": (1.0, 3), "slow": (5.0, 3)})
+    (methods,) = summary.group_runs(runs).values()
+    comparison = summary.comparison_of(methods)
+    assert comparison.budget == Budget("seconds", start=5.0, amount=3.0)
+    words = (
+        "Compared at equal cost: the last evaluation at or before 3 seconds, which every run has spent. A run was "
+        "first evaluated at 5 seconds: runs that were not evaluated by 3 seconds have no figure there, and no run has "
+        "a mean of its curve up to it. Give runs more rounds or a higher until, or evaluate more often."
+    )
+    assert words in [note for table in summary.tables(runs) for note in table.notes]
+    assert all(figures["at-cost-accuracy"] is None for figures in comparison.figures["slow"].values())
+    assert escape(words) in report.write([tmp_path], tmp_path / "page.html").read_text()
+
+
+def test_the_mean_of_a_curve_names_both_its_ends(tmp_path):
+    runs = seconds_study(tmp_path, {"uniform": (2.0, 40), "quick": (1.0, 40)})
+    words = "; and the mean of the curve from 2 seconds to 40 seconds."
+    assert any(note.endswith(words) for table in summary.tables(runs) for note in table.notes)
 
 
 def test_twice_as_fast_is_better_by_seconds_and_equal_by_rounds(tmp_path):

@@ -3,6 +3,7 @@
 import tomllib
 
 import pytest
+from rich.console import Console
 from tests.studies.tables import small
 
 from sortition.core.errors import InputError
@@ -11,7 +12,7 @@ from sortition.federation.staleness import Staleness
 from sortition.results import run_folder
 from sortition.studies.audit.audit_run import examine
 from sortition.studies.plan import plan
-from sortition.studies.runs import runner
+from sortition.studies.runs import progress, runner
 
 SLOW = {"speed": 20.0, "speed_spread": 1.0}
 PACES = {
@@ -68,6 +69,37 @@ def test_what_does_not_fit_is_refused_before_anything_runs(tmp_path):
     made = plan(small(pace={"quorum": 99}, method=[{"name": "uniform"}], seeds=1))
     with pytest.raises(InputError, match=r"pace\.quorum must be at most the cohort, 3; got 99\."):
         runner.execute(made, tmp_path, jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pace": {"deadline": 3.0}}, "deadline"),
+        ({"pace": {"quorum": 0.5, "late": "use"}}, "quorum"),
+        ({"pace": {"deadline": 3.0, "quorum": 0.5}}, "deadline and quorum"),
+        ({"pace": PACES["buffered"]}, "kind = 'buffered'"),
+        ({"pace": {"quorum": 0.5}, "devices": SLOW}, None),
+        ({"pace": {"quorum": 0.5}, "devices": {"jitter": 0.5}}, None),
+        ({"pace": {"quorum": 0.5}, "devices": {"dropout": 0.1}}, None),
+        ({"pace": {"quorum": 0.5}, "faults": {"during": 0.1}}, None),
+        ({"pace": {"quorum": 0.5}, "local": {"epochs": 1, "batch": 8, "lr": 0.1}}, None),  # clients' data differ
+        ({}, None),
+    ],
+)
+def test_a_pace_without_an_effect_is_noted_before_a_run(changes, words, tmp_path, capsys):
+    table = small(**{"method": [{"name": "uniform"}], "seeds": 1, "rounds": 1, **changes})
+    display = progress.Lines(Console())
+    runner.execute(plan(table), tmp_path, jobs=1, progress=display)
+    notes_before_runs = capsys.readouterr().out.partition("1 run to play")[0]
+    if words is None:
+        assert "pace:" not in notes_before_runs
+        return
+    note = (
+        f"pace: {words} are for clients that take different times, and here every training takes 0.024 s. "
+        "Give devices a speed_spread, a table or a trace."
+    )
+    assert f"note: {note}\n" in notes_before_runs
+    assert note in run_folder.find(tmp_path)[0].manifest["notes"]
 
 
 @pytest.mark.parametrize("name", PACES)

@@ -1,9 +1,13 @@
 """A study's until: runs end by their cost, are resumed, audited and compared."""
 
+import io
 import itertools
+import re
 import tomllib
+from contextlib import contextmanager
 
 import pytest
+from rich.console import Console
 from tests.studies.tables import small
 
 import sortition
@@ -11,13 +15,16 @@ from sortition.core import cost
 from sortition.core.cost import Until, cumulative_costs, last_costs
 from sortition.core.errors import InputError, StorageError
 from sortition.results import run_folder
+from sortition.simulation import foresight
+from sortition.studies import build_federation
 from sortition.studies.audit.audit_run import examine
 from sortition.studies.estimate import estimate_runs
 from sortition.studies.plan import plan
-from sortition.studies.runs import runner
+from sortition.studies.runs import progress, runner
 
 SLOW = {"speed": 20.0, "speed_spread": 1.0}
 UNIFORM = [{"name": "uniform"}]
+PYTHON_OPTIONS = {"data": "digits", "clients": 12, "cohort": 3, "model": "softmax", "local": {"steps": 3, "lr": 0.1}}
 LIMITS = [{"seconds": 60.0}, {"megabytes": 0.2}, {"passes": 3000.0}]
 PACES = {
     "rounds": {},
@@ -157,9 +164,74 @@ def test_without_rounds_there_is_no_horizon_and_it_is_noted(tmp_path):
 def test_a_limit_that_is_never_reached_ends_after_the_most_rounds(tmp_path, monkeypatch):
     for module in ("core.cost", "studies.config", "simulation.setup"):
         monkeypatch.setattr(f"sortition.{module}.MOST_ROUNDS", 4)
-    table = until_study(until={"seconds": 1e9}, method=UNIFORM, seeds=1)
+    table = until_study(until={"seconds": 1e5}, method=UNIFORM, seeds=1)
     result = sortition.study(table, out=tmp_path, progress=False)
-    assert "main, uniform: 1 run ended before 1,000,000,000 seconds, after at most 4 rounds." in result.notes
+    assert "main, uniform: 1 run ended before 100,000 seconds, after at most 4 rounds." in result.notes
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize(
+    "limits", [{"seconds": 1e9}, {"megabytes": 1e9}, {"passes": 1e12}], ids=lambda x: next(iter(x))
+)
+def test_a_limit_out_of_reach_is_refused_before_anything_runs(limits, pace, tmp_path):
+    table = until_study(until=limits, pace=PACES[pace], method=UNIFORM, seeds=1)
+    message = (
+        r"until must be within reach in 100,000 rounds, .* It takes about [\d,]+ rounds\. Lower it, or give rounds"
+    )
+    with pytest.raises(InputError, match=message):
+        play(table, tmp_path)
+    assert run_folder.find(tmp_path) == []
+    with pytest.raises(InputError, match=message):
+        next(iter(sortition.simulate("uniform", until=limits, **PYTHON_OPTIONS)))
+    assert len(play({**table, "rounds": 2}, tmp_path)[0].records) == 2
+
+
+class Said(progress.Lines):
+    """Remembers what is said, and how many runs had been announced by then."""
+
+    def __init__(self):
+        super().__init__(Console(file=io.StringIO()))
+        self.texts = []
+
+    @contextmanager
+    def watching(self, runs, done):
+        self.texts.append("runs")
+        with super().watching(runs, done):
+            yield
+
+    def say(self, text):
+        self.texts.append(text)
+
+
+def said_before(table, folder):
+    said = Said()
+    play(table, folder, progress=said)
+    return said.texts[: said.texts.index("runs")]
+
+
+def test_how_many_rounds_a_limit_takes_is_said_before_a_run(tmp_path):
+    table = until_study(until={"seconds": 1e6}, method=[*UNIFORM, {"name": "full"}], seeds=1, rounds=2)
+    (note,) = said_before(table, tmp_path)
+    assert re.fullmatch(
+        r"note: until: 1,000,000 seconds take about [\d,]+ rounds, by data and devices; a run ends after 2 rounds, "
+        r"and may not reach them\.",
+        note,
+    )
+    assert note.removeprefix("note: ") in run_folder.find(tmp_path)[0].manifest["notes"]
+
+
+def test_a_limit_within_reach_needs_no_note(tmp_path):
+    assert said_before(until_study(until={"seconds": 12.0}, method=UNIFORM, seeds=1), tmp_path) == []
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("limits", LIMITS, ids=lambda limits: next(iter(limits)))
+def test_the_rounds_that_are_foreseen_are_about_those_that_are_played(limits, pace, tmp_path):
+    table = until_study(until=limits, pace=PACES[pace], method=UNIFORM, seeds=1, availability={"name": "always"})
+    (run,) = plan(table).runs
+    foreseen = foresight.foreseen_rounds(build_federation.setup(run)[1])
+    (stored,) = play(table, tmp_path)
+    assert 0.5 < foreseen / len(stored.records) < 2
 
 
 def test_a_run_that_ends_too_early_or_too_late_is_found(tmp_path):
@@ -172,7 +244,7 @@ def test_a_run_that_ends_too_early_or_too_late_is_found(tmp_path):
 
 
 def test_python_gives_the_same_limit(tmp_path):
-    options = {"data": "digits", "clients": 12, "cohort": 3, "model": "softmax", "local": {"steps": 3, "lr": 0.1}}
+    options = PYTHON_OPTIONS
     steps = list(sortition.simulate("uniform", until={"passes": 1000}, **options))
     spent = cumulative_costs([step.record for step in steps])["passes"]
     assert spent[-1] >= 1000 > spent[-2]

@@ -140,10 +140,12 @@ def _print_estimate(plan: StudyPlan, jobs: int | None) -> None:
     """Print how long the runs of a plan would take, by their first rounds."""
     from sortition.results.table import Table
     from sortition.studies.estimate import estimate_runs
+    from sortition.studies.runs.runner import check_runs
     from sortition.studies.workers.local import cores
 
     columns = ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"]
     table = Table(f"{len(plan.runs)} runs", columns)
+    remarks = check_runs(plan.runs)
     total_seconds = 0.0
     for estimate in estimate_runs(plan.runs):
         table.rows.append(
@@ -160,6 +162,7 @@ def _print_estimate(plan: StudyPlan, jobs: int | None) -> None:
     processes = jobs or cores()
     minutes = total_seconds / min(processes, max(1, len(plan.runs))) / 60
     table.notes.append(f"About {max(minutes, 0.1):.1f} minutes with {processes} side by side, by the first rounds.")
+    table.notes += [f"Note: {remark}" for remark in remarks]
     console().print(table)
 
 

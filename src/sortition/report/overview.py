@@ -20,12 +20,12 @@ from sortition.report.tables import BOLD, Row, bold_cells, mean_text, method_row
 from sortition.report.verdicts import VERDICT_CLASSES, Card, leader_cards, verdict_lines
 from sortition.results.ranking import count_verdicts
 from sortition.results.statistics import VERDICTS, Comparison
-from sortition.results.summary import AT_EQUAL_COST, every_pair
+from sortition.results.summary import every_pair
 from sortition.results.sweeps import find_swept_values, value_text, variants
 from sortition.results.table import Table
 from sortition.results.verdict_words import (
-    cost_text,
     difference_text,
+    equal_cost_text,
     heading,
     several_settings_note,
     unfair_warning,
@@ -95,8 +95,7 @@ def _equal_cost_sentence(setting: Setting) -> str:
     budget = setting.comparison.budget
     if budget is None:
         return ""
-    amounts = [cost_text(amount, budget.currency) for amount in (budget.amount, budget.start)]
-    return f" {AT_EQUAL_COST.format(*amounts)}"
+    return f" {equal_cost_text(budget)}"
 
 
 def _warning_html(setting: Setting) -> str:

@@ -107,6 +107,11 @@ class Budget:
     start: float
     amount: float
 
+    @property
+    def covers_every_run(self) -> bool:
+        """Whether every run had been evaluated before this cost, so that curves have a mean up to it."""
+        return self.start < self.amount
+
 
 @dataclass(frozen=True)
 class Comparison:

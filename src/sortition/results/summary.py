@@ -30,10 +30,6 @@ from sortition.results.task_metric import metric_of, tested_metrics
 Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
 Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
 ENDED_APART = "No difference: runs of a pair ended at different rounds, so that their means over rounds say nothing."
-AT_EQUAL_COST = (
-    "Compared at equal cost: the last evaluation at or before {}, which every run has spent; and the mean of the curve "
-    "from {} to there."
-)
 NOT_REACHED = "No difference in the cost to the target: not every run of the pair reached it."
 NO_VERDICT = "Without a verdict: fewer than three seeds, or a run that diverged."
 
@@ -276,9 +272,8 @@ def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[s
         f"within {region}. Undecided: (seeds that would decide)."
     ]
     budget = comparison.budget
-    if budget is not None:
-        amounts = [verdict_words.cost_text(amount, budget.currency) for amount in (budget.amount, budget.start)]
-        notes.append(AT_EQUAL_COST.format(*amounts))
+    if budget is not None and budget.covers_every_run:
+        notes.append(verdict_words.equal_cost_text(budget))
     reasons = {pair.reason for pair in pairs}
     if Reason.FEW_SEEDS in reasons or Reason.DIVERGED in reasons:
         notes.append(NO_VERDICT)
@@ -316,6 +311,9 @@ def learning_table(setting: str, methods: Runs, unfinished: int = 0, criteria: C
             reached = [centre(_values(runs, key)) for key in (f"{currency}-to-target", figure_to_target(currency))]
             cells += [mean_and_sd(middle, 1, total=len(runs)) for middle in reached]
         table.rows.append([label, str(len(runs)), *cells])
+    budget = comparison.budget
+    if budget is not None and not budget.covers_every_run:
+        table.notes.append(verdict_words.equal_cost_text(budget))
     table.notes += [*_diverged(methods), *_untaught(methods)]
     if unfinished:
         table.notes.append(f"{unfinished} unfinished runs are left out.")

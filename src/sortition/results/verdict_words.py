@@ -165,6 +165,20 @@ def cost_text(amount: float, currency: Currency, *, short: bool = False) -> str:
     return f"{rounded:,.10g} {unit}"
 
 
+def equal_cost_text(budget: Budget) -> str:
+    """Say what is compared at a cost, and what runs have no figure there."""
+    amount = cost_text(budget.amount, budget.currency)
+    start = cost_text(budget.start, budget.currency)
+    last_evaluation = f"Compared at equal cost: the last evaluation at or before {amount}, which every run has spent"
+    if budget.covers_every_run:
+        return f"{last_evaluation}; and the mean of the curve from {start} to {amount}."
+    return (
+        f"{last_evaluation}. A run was first evaluated at {start}: runs that were not evaluated by {amount} have no "
+        f"figure there, and no run has a mean of its curve up to it. Give runs more rounds or a higher until, or "
+        "evaluate more often."
+    )
+
+
 def figure_title(figure: str, basis: Basis) -> str:
     """Return the heading of a compared figure: ``last 10``, ``all rounds``; ``at 812 s``, ``up to 812 s``."""
     if isinstance(basis, Budget):

@@ -56,6 +56,7 @@ from sortition.simulation.current_round import (
     stack_received_updates,
 )
 from sortition.simulation.faults import FATES, POINTS
+from sortition.simulation.foresight import check_limit
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import PendingTrainings, joined_readings
 from sortition.simulation.setup import Setup, model_size
@@ -191,6 +192,7 @@ class Simulation:
 
     def __init__(self, setup: Setup, played: int = 0) -> None:
         setup.check_deadline()
+        check_limit(setup)
         initial = setup.world.initial
         self.setup = setup
         self.params: Vector = sealed(initial)

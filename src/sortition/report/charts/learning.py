@@ -87,7 +87,7 @@ def cost_axes(setting: Setting) -> list[CostAxis]:
     axes = [CostAxis("rounds", rounds.astype(np.float64))]
     for currency in CURRENCIES[1:]:
         budget = setting.budget_in(currency)
-        if budget is not None and budget.amount > budget.start:
+        if budget is not None and budget.covers_every_run:
             axes.append(CostAxis(currency, np.linspace(budget.start, budget.amount, COST_POINTS)))
     return axes
 

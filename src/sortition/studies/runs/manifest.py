@@ -8,7 +8,7 @@ from sortition import __version__
 from sortition.audit.entry_writer import installed_version
 from sortition.core.cost import MOST_ROUNDS
 from sortition.results import run_folder
-from sortition.simulation import Setup
+from sortition.simulation import Setup, foresight
 from sortition.studies import method_entries, own_code
 from sortition.studies.build_federation import BuiltFederation
 from sortition.studies.config import RunConfig
@@ -55,6 +55,7 @@ def make_manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> To
         *method_entries.outside_notes(selector),
         *selector.remarks(setup.conditions),
         *_engine_notes(setup),
+        *foresight.remarks(setup),
         *_limit_notes(config),
     ]
     return document

@@ -17,7 +17,7 @@ from sortition.studies.python_objects import RegisteredObject
 from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.folder_checks import PlannedRuns, check_other_runs
-from sortition.studies.runs.progress import Progress, Quiet
+from sortition.studies.runs.progress import Progress, Quiet, say
 from sortition.studies.runs.resume import run_state
 from sortition.studies.runs.run_task import OneRun
 from sortition.studies.track import make_trackers
@@ -73,17 +73,20 @@ def execute(
     for callback in all_callbacks:
         callback.check()
     planned = {place(out, run): run for run in plan.runs}
+    display = progress or Quiet()
     with write_folder.locked(out), _machines(on, plan.runs, jobs) as machines:
         unfinished = _unfinished_runs(out, planned, resume=resume)
         if unfinished:
-            machines.call(check_runs, list(unfinished.values()), python_objects.registered_objects())
+            remarks = machines.call(check_runs, list(unfinished.values()), python_objects.registered_objects())
+            for remark in remarks:
+                say(display, f"note: {remark}")
         _write_index(out, plan)
         tasks = [
             OneRun(config=run, path=path, callbacks=all_callbacks, lockstep=plan.lockstep)
             for path, run in unfinished.items()
         ]
         n_done = len(planned) - len(unfinished)
-        return _play(tasks, out=out, n_done=n_done, machines=machines, jobs=jobs, progress=progress or Quiet())
+        return _play(tasks, out=out, n_done=n_done, machines=machines, jobs=jobs, progress=display)
 
 
 def _unfinished_runs(out: Path, planned: PlannedRuns, *, resume: bool) -> dict[Path, RunConfig]:
@@ -144,22 +147,33 @@ def _play(
     return execution
 
 
-def check_runs(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | None = None) -> None:
+def check_runs(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | None = None) -> list[str]:
     """Build each setting's federation once, and every method on it, so that what is missing is reported now.
+
+    Return what a person should know before the first round: limits out of reach, rules and paces without an effect.
 
     ``objects`` are those that Python code gave to the study, where this is called in another process.
     """
     with uncollected():
-        from sortition.simulation import start
+        from sortition.simulation import foresight, start
         from sortition.studies import build_federation
 
     python_objects.receive(objects or {})
     checked = set()
-    for run in runs:
+    remarks: dict[str, None] = {}  # each once, in order
+    all_runs = list(runs)
+    has_several_settings = len({run.setting for run in all_runs}) > 1
+    for run in all_runs:
         key = (run.setting, run.method.label)
         if key not in checked:
             checked.add(key)
-            start(build_federation.setup(run)[1])
+            setup = build_federation.setup(run)[1]
+            start(setup)
+            texts = [*setup.selector.remarks(setup.conditions), *foresight.remarks(setup)]
+            if has_several_settings:
+                texts = [f"{run.setting}: {text}" for text in texts]
+            remarks |= dict.fromkeys(texts)
+    return list(remarks)
 
 
 def _write_index(out: Path, plan: StudyPlan) -> None:

@@ -22,7 +22,7 @@ from sortition.studies.workers.process_control import ignoring_interrupts, inter
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle
 
 Objects = Mapping[str, RegisteredObject]
-Check = Callable[[Sequence[RunConfig], Objects], None]
+Check = Callable[[Sequence[RunConfig], Objects], list[str]]
 Group = dict[int, Job]  # jobs that one process plays together, by their number
 HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 PRELOADED = "SORTITION_PRELOAD_DATA"  # the environment variable that names the data to the fork server
@@ -34,24 +34,23 @@ class ThisMachine:
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs
 
-    def call(self, function: Check, runs: Sequence[RunConfig], objects: Objects) -> None:
-        """Call a function on runs where they will be played.
+    def call(self, function: Check, runs: Sequence[RunConfig], objects: Objects) -> list[str]:
+        """Call a function on runs where they will be played, and return what it remarks.
 
         That is a process of the fork server, so that this one needs no PyTorch; it is this process where the runs are
         played in it, or where a study names code, which may be imported under this process's policy alone.
         """
         names_code = any(":" in name for run in runs for name in (run.data.name, run.model.name))
         if not HAS_FORK_SERVER or self.jobs == 1 or len(runs) == 1 or names_code:
-            function(runs, objects)
-        else:
-            _call_in_process(function, runs, objects)
+            return function(runs, objects)
+        return _call_in_process(function, runs, objects)
 
     def run(self, tasks: Sequence[Job], jobs: int | None, on_event: OnEvent) -> bool:
         """Play all tasks, at most ``jobs`` at a time, and return whether all were played."""
         return run(tasks, jobs, on_event)
 
 
-def _call_in_process(function: Check, runs: Sequence[RunConfig], objects: Objects) -> None:
+def _call_in_process(function: Check, runs: Sequence[RunConfig], objects: Objects) -> list[str]:
     parent_end, child_end = fork_server().Pipe()
     arguments = (child_end, function, runs, objects, dict(os.environ))
     process = fork_server().Process(target=_answer, args=arguments, daemon=True)
@@ -59,14 +58,15 @@ def _call_in_process(function: Check, runs: Sequence[RunConfig], objects: Object
         process.start()
     child_end.close()
     try:
-        error = parent_end.recv()
+        answer: list[str] | Exception = parent_end.recv()
     except EOFError:
         process.join()
         text = f"The process that checks the study ended with code {process.exitcode} (memory used up, or killed)."
-        error = SortitionError(text)
+        answer = SortitionError(text)
     process.join()
-    if error is not None:
-        raise error
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _answer(
@@ -76,17 +76,17 @@ def _answer(
     objects: Objects,
     environment: Mapping[str, str],
 ) -> None:
-    """Call a function in this process, and send what it raises; the fork server may be of another environment."""
+    """Call a function in this process, and send what it remarks or raises; the fork server may have other variables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(environment)
     try:
-        function(runs, objects)
+        remarks = function(runs, objects)
     except SortitionError as error:
         pipe.send(error)
     except Exception:
         pipe.send(RuntimeError(traceback.format_exc()))
     else:
-        pipe.send(None)
+        pipe.send(remarks)
 
 
 def fork_server() -> ForkServerContext | SpawnContext:

@@ -108,14 +108,14 @@ class RayCluster:
             processors = min(processors, resources.get("GPU", 0))
         return int(processors)
 
-    def call(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call a function on some machine of the cluster; its errors are ours."""
+    def call(self, function: Callable[..., list[str]], *arguments: object) -> list[str]:
+        """Call a function on some machine of the cluster, and return what it remarks; its errors are ours."""
         if not self.places():
             resources = self.ray.cluster_resources()
             processors = {key: number for key, number in resources.items() if key in ("CPU", "GPU")}
             raise bad("The Ray cluster", f"of machines with {self.needs}", processors or "none that computes")
         try:
-            self.ray.get(self.ray.remote(**self.needs)(function).remote(*arguments))
+            remarks: list[str] = self.ray.get(self.ray.remote(**self.needs)(function).remote(*arguments))
         except self.ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, DataError):
                 hint = "Each machine of the cluster reads its own copy."
@@ -123,6 +123,7 @@ class RayCluster:
             if isinstance(error.cause, SortitionError):
                 raise error.cause from None
             raise
+        return remarks
 
     def run(self, tasks: Sequence[OneRun], jobs: int | None, on_event: OnEvent) -> bool:
         """Play all tasks, at most ``jobs`` at a time (default: what there is room for); return False after Ctrl-C."""

@@ -23,9 +23,11 @@ def main() -> None:
 
             fill_notebooks()
         case "reproduction":
+            from workshop.reproduction_answers import write_answers
             from workshop.reproduction_pages import write_reproduction_pages
 
             write_reproduction_pages()
+            write_answers()
         case "leaderboard":
             _write_leaderboard(options.runs)
         case "leaderboard-2":
@@ -75,7 +77,10 @@ def _options() -> argparse.Namespace:
     parts = parser.add_subparsers(dest="part", required=True)
     parts.add_parser("pages", help="reference pages and tables of docs, from the code and the leaderboard's runs")
     parts.add_parser("notebooks", help="the outputs of the cells of docs/notebooks")
-    parts.add_parser("reproduction", help="the index of docs/reproduction and the README's table, from its pages")
+    parts.add_parser(
+        "reproduction",
+        help="the index of docs/reproduction, the answers at the head of its pages and the README's table",
+    )
     leaderboard = parts.add_parser("leaderboard", help="docs/leaderboard.md and the README's table, from runs")
     leaderboard.add_argument(
         "--runs",

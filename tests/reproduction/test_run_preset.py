@@ -148,13 +148,15 @@ def test_a_page_keeps_the_sections_and_seeds_of_other_presets(tmp_path):
     others = (
         "# Other\n\nMade by `sortition reproduce other` on 2026-01-02.\n\n- runs: 1 finished of 1 in the whole table"
     )
-    path.write_text(f"{others}\n\nValues of single seeds: [all.csv](all.csv).\n")
+    answer = "# Nobody: does the paper hold here?\n\n**1 of 1 claims right.**"
+    path.write_text(f"{answer}\n\n{others}\n\nValues of single seeds: [all.csv](all.csv).\n")
     path.with_suffix(".csv").write_text("preset,table,setting,method,seed,value\nother,Best,a,uniform,0,1\n")
     made = reproduce_preset(loaded(tmp_path), tmp_path / "out", Cuts(only=("a/uniform",), rounds=2), jobs=1)
     for _ in range(2):  # the second replaces the first
         write_pages(path, [made.page])
     text, rows = path.read_text(), path.with_suffix(".csv").read_text().splitlines()
-    assert text.startswith(others)
+    assert text.startswith(f"{answer}\n\n{others}")
+    assert text.count(answer) == 1
     assert text.count("Made by `sortition reproduce mine") == text.count("Values of single seeds") == 1
     assert [row.split(",")[0] for row in rows] == ["preset", "other", *["mine"] * 4]
     assert {name: extent.values for name, extent in extents_of(tmp_path).items()} == {

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import takewhile
 from pathlib import Path
 
 from sortition.core.storage.snapshot import write_atomically
@@ -107,11 +108,13 @@ def _numbers_text(numbers: Iterable[int]) -> str:
 def write_pages(path: Path, pages: Sequence[ReproductionPage]) -> None:
     """Write one file of one or several pages, and the values of their seeds into a CSV file of the same name.
 
-    What other presets have in these files stays.
+    What other presets have in these files stays, and so does what stands above all presets.
     """
     csv_path = path.with_suffix(".csv")
+    head = page_head(path.read_text(encoding="utf-8")) if path.exists() else ""
     new_sections = {page.preset.name: page.markdown().strip() for page in pages}
-    text = "\n\n".join((_sections_by_preset(path) | new_sections).values())
+    sections = (_sections_by_preset(path) | new_sections).values()
+    text = "\n\n".join([head, *sections] if head else sections)
     rows = [row for row in seed_rows(csv_path) if row[0] not in new_sections]
     rows += [_seed_row(page.preset.name, seed_value) for page in pages for seed_value in page.values]
     if rows:
@@ -122,10 +125,25 @@ def write_pages(path: Path, pages: Sequence[ReproductionPage]) -> None:
 
 def split_sections(text: str) -> Iterator[tuple[re.Match[str], str]]:
     """Yield the sections of a page, each with the match of the line that says by which preset it was made."""
-    for section in re.split(r"^(?=# )", text, flags=re.MULTILINE):
-        made_by = next(filter(None, map(MADE_BY.match, section.splitlines())), None)
+    for section in _split_at_titles(text):
+        made_by = _made_by(section)
         if made_by is not None:
             yield made_by, section.strip()
+
+
+def page_head(text: str) -> str:
+    """Return what a page says above the sections that presets made: the answer to whether the paper holds."""
+    sections_above = takewhile(lambda section: _made_by(section) is None, _split_at_titles(text))
+    return "".join(sections_above).strip()
+
+
+def _split_at_titles(text: str) -> list[str]:
+    return re.split(r"^(?=# )", text, flags=re.MULTILINE)
+
+
+def _made_by(section: str) -> re.Match[str] | None:
+    """Return the match of the line that says by which preset a section was made; None without such a line."""
+    return next(filter(None, map(MADE_BY.match, section.splitlines())), None)
 
 
 def _sections_by_preset(path: Path) -> dict[str, str]:

@@ -1,0 +1,106 @@
+"""The answer at the head of each paper's page in docs/reproduction: does the paper hold here, table by table?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sortition.core.storage.snapshot import write_atomically
+from sortition.reproduction.index import Extent, Item, load_items
+from sortition.reproduction.preset_page import page_head, split_sections
+from sortition.results.table import Table
+from workshop import DOCS
+from workshop.gallery import heading_anchor
+from workshop.reproduction_pages import GRADES, GRADES_MET, extents_of
+
+FOLDER = DOCS / "reproduction"
+QUESTION = "does the paper hold here?"
+AVAILABILITY_CODES = {  # of FedGS's modes → who can be reached
+    "IDL": "everybody, always",
+    "LN": "each client at a fixed rate of its own, drawn from a log-normal law",
+    "SLN": "the same rates, rising and falling over the rounds",
+    "LDF": "clients with little data more often",
+    "MDF": "clients with much data more often",
+    "YMF": "clients with high labels more often",
+    "YC": "labels take turns",
+}
+WORDS = (
+    "*Agrees*, *direction only* (the paper's method is ahead, but by less than there or not everywhere), *not "
+    "reproduced*: the verdict on our figures beside the paper's. *Claims*: of what the paper says there, how much is "
+    "right or differs with a measured reason. *Cut*: fewer runs than it takes to say; *absent*: nothing was run. Every "
+    "claim, and questions that the paper does not ask: [all papers](README.md)."
+)
+
+
+def write_answers() -> None:
+    """Write the answer to the head of every paper's page."""
+    extents = extents_of(FOLDER)
+    for paper, page in answer_pages(extents).items():
+        path = FOLDER / page
+        text = path.read_text(encoding="utf-8")
+        answer = answer_markdown(paper, extents)
+        write_atomically(path, f"{answer}\n\n{text.removeprefix(page_head(text)).lstrip()}".encode())
+
+
+def answer_pages(extents: Mapping[str, Extent]) -> dict[str, str]:
+    """Return the page of each paper: that of the entry which the project's README shows."""
+    return {item.paper: extents[item.preset].page for item in load_items() if item.short and item.preset in extents}
+
+
+def answer_markdown(paper: str, extents: Mapping[str, Extent]) -> str:
+    """Return the head of a paper's page: coverage, a line for each table, and the availability codes that it uses."""
+    items = [item for item in load_items() if item.paper == paper and item.claims]
+    page = answer_pages(extents)[paper]
+    parts = [f"# {paper}: {QUESTION}", coverage_sentence(items)]
+    parts.append(_verdict_table(items, extents=extents, page=page).markdown())
+    parts.append(WORDS)
+    codes = codes_sentence((FOLDER / page).read_text(encoding="utf-8"))
+    if codes:
+        parts.append(codes)
+    return "\n\n".join(parts)
+
+
+def coverage_sentence(items: list[Item]) -> str:
+    """Count the claims of a paper by grade, in one sentence."""
+    grades = [claim.grade for item in items for claim in item.claims]
+    counts = {heading: grades.count(grade) for grade, heading in GRADES.items() if grades.count(grade)}
+    first, *others = [f"{count} {heading}" for heading, count in counts.items()]
+    others_text = "".join(f"; {words}" for words in others)
+    number, heading = first.split(" ", maxsplit=1)
+    return f"**{number} of {len(grades)} claims {heading}{others_text}.**"
+
+
+def _verdict_table(items: list[Item], *, extents: Mapping[str, Extent], page: str) -> Table:
+    """Return a row for each table, figure or theorem of the paper: verdict, how much was run, claims met."""
+    table = Table("", ["table or figure", "verdict", "what was run", "claims"])
+    anchors = section_anchors()
+    for item in items:
+        extent = extents.get(item.preset)
+        met = sum(claim.grade in GRADES_MET for claim in item.claims)
+        claims = f"{met} of {len(item.claims)}"
+        if extent is None:
+            table.rows.append([item.what, "not run", "–", claims])
+            continue
+        file = "" if extent.page == page else extent.page
+        name = f"[{item.what}]({file}#{anchors[item.preset]})"
+        table.rows.append([name, item.verdict, extent.state, claims])
+    return table
+
+
+def section_anchors() -> dict[str, str]:
+    """Return the address of each preset's section on its page."""
+    anchors = {}
+    for path in sorted(FOLDER.glob("*.md")):
+        for made_by, section in split_sections(path.read_text(encoding="utf-8")):
+            heading = section.splitlines()[0].removeprefix("# ")
+            anchors[made_by["preset"]] = heading_anchor(heading)
+    return anchors
+
+
+def codes_sentence(text: str) -> str:
+    """Explain the availability codes that a page uses; empty where it uses none."""
+    used = [code for code in AVAILABILITY_CODES if re.search(rf"\b{code}\b", text)]
+    if not used:
+        return ""
+    words = "; ".join(f"{code}: {AVAILABILITY_CODES[code]}" for code in used)
+    return f"Who can be reached in a round, in the [codes](availability.md) of FedGS: {words}."

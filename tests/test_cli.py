@@ -191,6 +191,23 @@ def test_the_demo_runs_every_method_it_names(tmp_path):
         assert name in output
 
 
+def test_the_demo_can_be_compared_by_seconds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = call("demo", "--seconds", 5, "-j", 1, "--seeds", 2)
+    assert "main: test accuracy" in output
+    assert "at 4." in output or "at 5 s" in output  # the last evaluation within five seconds
+    for run in run_folder.find(tmp_path / "demo-seconds" / "runs"):
+        assert run.config["until"] == {"seconds": 5.0}
+        assert run.config["devices"]["speed_spread"] == 1.0
+        assert run.records[-1]["clock"] >= 5.0
+    page = (tmp_path / "demo-seconds" / "report.html").read_text()
+    assert '<option value="seconds" selected' in page
+    assert "Devices: speed 100, speed spread 1" in page
+    assert not (tmp_path / "demo").exists()
+    with pytest.raises(InputError, match="until must be within reach"):
+        call("demo", "--seconds", 1e9, "-o", tmp_path / "never")
+
+
 def test_a_mistake_is_one_line_and_code_2(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["sortition", "run", "nothing.toml"])
     with pytest.raises(SystemExit) as left:

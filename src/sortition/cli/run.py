@@ -98,6 +98,7 @@ def run_plan(
     exit_for(execution, f"add --resume to go on: {out}")
 
 
+DEMO_DEVICES = {"speed": 100.0, "speed_spread": 1.0}  # of ``--seconds``: the slowest tenth take 3.6 times the median
 AFTER_DEMO = "Next: 'sortition init mine.toml' writes a study to change, 'sortition run mine.toml' runs it."
 
 
@@ -174,12 +175,24 @@ def schema() -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="write the runs and the report into this folder")] = Path(
-        "demo"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="write the runs and the report into this folder",
+            show_default="demo, or demo-seconds",
+        ),
+    ] = None,
     jobs: Jobs = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="number of seeds")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0, help="give devices different speeds, end runs after so many simulated seconds, and compare by them"
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare eight methods on embedded data in about a minute: 100 clients with two labels each, which come and go."""
@@ -192,11 +205,20 @@ def demo(
         overrides.append(f"seeds={seeds}")
     if rounds:
         overrides.append(f"rounds={rounds}")
+    folder = Path("demo")
+    table = read(DEMO)
+    if seconds is not None:
+        if not rounds:
+            del table["rounds"]  # seconds end a run, however many rounds they are
+        overrides += [f"until.seconds={seconds}", *(f"devices.{key}={value}" for key, value in DEMO_DEVICES.items())]
+        folder = Path("demo-seconds")
+    if out is not None:
+        folder = out
     screen = console()
-    runs = out / "runs"
-    demo_plan = plan(read(DEMO), overrides)
+    runs = folder / "runs"
+    demo_plan = plan(table, overrides)
     execution = runner.execute(demo_plan, runs, jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
-    page = _write_report(out)
+    page = _write_report(folder)
     if not quiet:
         print_summary(runs, screen, page)
         _print_line(screen, f"\n{AFTER_DEMO}")

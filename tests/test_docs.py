@@ -65,10 +65,30 @@ def test_the_readme_answers_in_two_clicks_what_newcomers_ask():
         ("plug it into Flower", "docs/flower.md", "SelectorStrategy"),
         ("add my own method", "docs/tutorials/own-method.md", "One file, one class"),
         ("what the statistics mean", "docs/statistics.md", "undecided"),
-        ("does it reproduce FedGS?", "docs/reproduction/fedgs.md", "Table 2"),
+        ("does it reproduce FedGS?", "docs/reproduction/fedgs.md", "claims right"),
+        ("what can hostile clients do?", "docs/faults.md", "**The worst that is left**"),
     ):
         assert f"[{words}]({page})" in top
         assert answer in (ROOT / page).read_text()
+
+
+def test_the_page_of_adversaries_begins_with_the_figures_of_its_table():
+    page = (ROOT / "docs" / "faults.md").read_text()
+    opening = page[: page.index("## Faults")]
+    table = page[page.index("| method | honest | cost | always |") :].split("\n\n")[0]
+    largest_loss = {}
+    for row in table.splitlines()[2:]:
+        method, *cells = [cell.strip(" *") for cell in row.strip("|").split("|")]
+        largest_loss[method] = max(float(loss) for loss in cells[2:6])
+    small = [method for method, loss in largest_loss.items() if loss <= 5]
+    assert f"{len(small)} of {len(largest_loss)} lose at most 5 points" in opening
+    worst = sorted(largest_loss, key=lambda method: -largest_loss[method])[:3]
+    assert worst == ["tifl", "longfed", "full"]
+    for method, words in zip(worst, ("TiFL loses up to", "LongFed", "full participation"), strict=True):
+        assert f"{words} {largest_loss[method]}" in opening
+    attacked = re.search(r"leaves (\d+ of 29) methods at 10 %", page)
+    assert attacked is not None
+    assert f"does so with {attacked[1]} methods" in opening
 
 
 def test_readme_and_first_page_say_of_their_picture_what_it_shows():

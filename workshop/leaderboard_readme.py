@@ -18,7 +18,10 @@ from workshop.readme_bullets import bullets
 
 KEPT_RUNS = DOCS / "leaderboard.parquet"
 SHOWN_TRACKS = {"rounds": "by rounds", "seconds": "by the clock"}
-OTHER_TRACKS = {"overlap": "where rounds overlap", "adversaries": "where a tenth of the clients attack"}
+OTHER_TRACKS = {
+    "overlap": "where rounds overlap",
+    "adversaries": "where a tenth of the clients attack and [guards](docs/guards.md) are on",
+}
 PICTURE = (
     "![The best methods by rounds and by the clock: points of accuracy over uniform sampling, with intervals]"
     "(docs/images/leaderboard-2.svg)"
@@ -26,10 +29,12 @@ PICTURE = (
 # What the server may know of clients, by information class.
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
-The best mean rank stands first. Blue: separated from uniform by Wilcoxon's test over federations, with Holm's
-correction for all methods. Twelve federations are few for that test: a grey interval may exclude zero. `{own}` is
-[our own method](docs/methods/{own}.md), here in its default form; forms that may know less, and the federations in
-which others beat it, are on [the board](docs/leaderboard-2.md)."""
+The best mean rank stands first. An interval describes one method by itself. Blue asks for more:
+[Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations, corrected for all methods.{unseparated}
+`{own}` is [our own method](docs/methods/{own}.md), here in its default form; forms that may know less, and the
+federations in which others beat it, are on [the board](docs/leaderboard-2.md)."""
+UNSEPARATED = """
+**{track} no gain is separated from uniform, `{own}`'s neither**: {cells} federations do not prove it{ending}."""
 
 
 def top_table(board: Board) -> Table:
@@ -66,8 +71,18 @@ def top_of_tracks(published: Published) -> str:
         parts.append(PICTURE)
     else:
         parts += [_track_table(published.tracks[track]) for track in complete]
-    parts.append(" ".join([OURS.format(own=OWN), *_other_tracks(published)]))
+    unseparated = "".join(_unseparated(published.tracks[track], SHOWN_TRACKS[track]) for track in complete)
+    parts.append(" ".join([OURS.format(own=OWN, unseparated=unseparated), *_other_tracks(published)]))
     return "\n\n".join(parts)
+
+
+def _unseparated(track: PublishedTrack, words: str) -> str:
+    """Say that no gain of a track, ours included, is separated from uniform; empty where one is."""
+    ours = next((row for row in track.rows if row.row == OWN), None)
+    if ours is None or any(row.separated and row.gain > 0 for row in track.rows):
+        return ""
+    ending = ", though its interval excludes zero" if ours.low > 0 else ""
+    return UNSEPARATED.format(track=words.capitalize(), own=OWN, cells=track.cells, ending=ending)
 
 
 def _opening(published: Published, tracks: list[str]) -> str:

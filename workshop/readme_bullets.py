@@ -8,10 +8,11 @@ from sortition import selectors
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.published import Published, load_published
 from sortition.leaderboard.standings import gain_and_interval
-from sortition.reproduction.index import load_extents, load_items
+from sortition.reproduction.index import load_items
 from workshop import DOCS
 
 OUR_METHOD = "microcosm"
+GRADES_NOT_RUN = ("cut", "absent")  # of claims: too little was run to say
 PLACES = {  # outside of the simulator
     "Flower": "docs/flower.md",
     "NVFlare": "docs/nvflare.md",
@@ -20,14 +21,15 @@ PLACES = {  # outside of the simulator
 SELECTION_COST = re.compile(r"choosing 100 of a million clients cost\? \| (\S+ m?s) \(\w+\) to (\S+ m?s) \(\w+\)")
 BULLETS = """\
 - **{n_methods} methods**, each one file to read beside its paper, behind [one interface](docs/methods/index.md).
-- **Papers rerun**: {n_full} of {n_results} published results and related questions were
-  [rerun in full](docs/reproduction/README.md); where we disagree, the page says so.
+- **Papers checked claim by claim**: of {n_claims} claims in {n_papers} papers {n_right} hold here, {n_explained} differ
+  for a measured reason, {n_different} differ, and for {n_open} [too little was run](docs/reproduction/README.md).
 - **Comparisons with error bars**: under one seed all methods meet the same data, model and availability, and
   [paired statistics](docs/statistics.md) say better, worse, equal or undecided.{gain}
 - **From laptop to federation**: the same method runs in the simulator and, unchanged,
   in {n_places} kinds of federation: {places}.
 - **Large and safe**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to {slowest}; a method sees
-  only [what you allow](docs/privacy.md), and [guards](docs/guards.md) leave out broken or hostile replies.
+  only [what you allow](docs/privacy.md); [guards](docs/guards.md) refuse broken replies and, switched on, limit what
+  [hostile clients](docs/faults.md) can win.
 """
 GAIN = """
   On {n_cells} [held-out federations](docs/leaderboard.md) our `{method}` gained {gain} points of accuracy
@@ -39,14 +41,17 @@ GAIN_BY_CLOCK = """
 
 def bullets(board: Board, published: Published | None = None) -> str:
     """Return the bullets as Markdown; a gain is quoted where our method has been run."""
-    extent_by_preset = load_extents()
-    coverages = [extent_by_preset[item.preset].coverage for item in load_items() if item.preset in extent_by_preset]
+    grades = [claim.grade for item in load_items() for claim in item.claims]
     fastest, slowest = _selection_cost()
     links = [f"[{name}]({page})" for name, page in PLACES.items()]
     return BULLETS.format(
         n_methods=len(selectors.discover()),
-        n_results=len(load_items()),
-        n_full=coverages.count("in full"),
+        n_papers=len({item.paper for item in load_items() if item.claims}),
+        n_claims=len(grades),
+        n_right=grades.count("right"),
+        n_explained=grades.count("explained"),
+        n_different=grades.count("different"),
+        n_open=sum(grades.count(grade) for grade in GRADES_NOT_RUN),
         gain=_gain_by_clock(published or load_published()) or _gain_by_rounds(board),
         n_places=len(PLACES),
         places=f"{', '.join(links[:-1])} or {links[-1]}",

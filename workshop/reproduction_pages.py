@@ -176,12 +176,13 @@ def _verdict_in_short(item: Item, extent: Extent | None) -> str:
 
 
 def counts_sentence(extents: Extents) -> str:
-    """Say how many published results were checked, and how far."""
+    """Say how many entries the index has, and how far they were run."""
     coverages = [extents[item.preset].coverage if item.preset in extents else "never run" for item in load_items()]
     return (
-        f"We checked {len(coverages)} published results and questions beside them: "
-        f"{coverages.count('in full')} rerun in full, {coverages.count('cut')} with fewer runs or rounds, "
-        f"{coverages.count('computed')} computed, {coverages.count('never run')} not run."
+        f"The index has {len(coverages)} entries, the papers' tables, figures and theorems and questions of ours: "
+        f"{coverages.count('in full')} run in full, {coverages.count('cut')} with fewer runs or rounds, "
+        f"{coverages.count('computed')} computed, {coverages.count('never run')} not run. "
+        "That is how much was run; what came out is the verdict."
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sortition.leaderboard.published import Published, PublishedRow, PublishedTr
 from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.variants import plain_rows
+from sortition.reproduction.index import load_items
 from sortition.selectors import VARIANTS
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +74,26 @@ def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():
     assert "in the same time" not in bullets(suite_1, unsure)
 
 
+def test_the_top_says_where_no_gain_is_separated():
+    """An interval may exclude zero where the test over federations does not separate."""
+    unsure = PublishedRow(row="microcosm", information="public", rank=1.0, gain=5.2, low=3.9, high=6.6, separated=False)
+    worse = PublishedRow(row="ca-fed", information="public", rank=2.0, gain=-5.7, low=-7.5, high=-4.0, separated=True)
+    rounds = PublishedTrack(cells=12, rows=(unsure, worse, *track({"uniform": 0.0}).rows))
+    seconds = track({"microcosm": 9.0, "fedcs": 4.0, "uniform": 0.0})
+    text = top_of_tracks(Published(suite="x", tracks={"rounds": rounds, "seconds": seconds}))
+    assert "**By rounds no gain is separated from uniform, `microcosm`'s neither**: 12 federations do not" in text
+    assert "though its interval excludes zero" in text
+    assert "By the clock no gain" not in text
+
+
+def test_the_bullets_count_claims_by_what_became_of_them():
+    grades = [claim.grade for item in load_items() for claim in item.claims]
+    text = " ".join(bullets(board(table(SUITE, GAINS)), Published(suite="x", tracks={})).split())
+    assert f"of {len(grades)} claims in 5 papers {grades.count('right')} hold here" in text
+    counts = [int(word) for word in re.findall(r"\d+", text[text.index("claims in 5 papers") :])[1:5]]
+    assert sum(counts) == len(grades)
+
+
 def test_a_place_is_that_of_our_default_form_whoever_is_ahead_of_it():
     seconds = track({"microcosm-secure": 9.0, "fedcs": 5.0, "microcosm": 4.0, "uniform": 0.0})
     assert [(place.number, place.row.row) for place in best_places(seconds)] == [
@@ -87,7 +109,10 @@ def test_the_other_tracks_say_who_leads_though_it_is_not_ours():
     attacked = track({"fed-cbs": 8.0, "microcosm": 5.0, "uniform": 0.0})
     overlap = track({"microcosm": 6.0, "uniform": 0.0})
     text = top_of_tracks(Published(suite="x", tracks={"seconds": seconds, "overlap": overlap, "adversaries": attacked}))
-    assert "where a tenth of the clients attack, `fed-cbs` leads with +8.0; `microcosm` has +5.0." in text
+    assert (
+        "where a tenth of the clients attack and [guards](docs/guards.md) are on, `fed-cbs` leads with +8.0; `microcosm` has +5.0."
+        in text
+    )
     assert "where rounds overlap, `microcosm` leads with +6.0." in text
 
 

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sortition.results import summary
+from sortition.results.verdict_words import verdict_sentence
 from sortition.studies import study
+from sortition.studies.study_result import StudyResult
 from workshop import DOCS, ROOT
 
 FILES = ROOT / "examples" / "gallery"
@@ -38,8 +41,11 @@ PICTURE_OF = {
     "three-hospitals": Picture("accuracy"),
     "hidden-labels": Picture("forest-last"),
     "slow-and-rare": Picture("pareto-clock", "patient"),
+    "first-to-80": Picture("accuracy"),
+    "come-and-go": Picture("accuracy", "come and go"),
     "dropouts": Picture("accuracy", "nine for six"),
     "liars": Picture("accuracy", "trusting"),
+    "reversed-updates": Picture("accuracy", "reversed"),
     "traffic": Picture("pareto-megabytes"),
     "my-baseline": Picture("difference"),
 }
@@ -48,7 +54,9 @@ INTRODUCTION = """# Gallery: studies by question
 Each study below is one file. It runs unchanged, on the digits that come with Sortition, in well under a minute. Take
 the study whose question is nearest to yours, and put in your data, model and method ([studies](studies.md)). The
 verdicts below come from these small studies, with the seeds of their files. They show how to ask a question; they
-decide nothing about your federation.
+decide nothing about your federation. Where devices differ in speed, methods are compared at equal simulated seconds,
+and a verdict says how much traffic they had in that time (*the same*: within 5 %); elsewhere they are compared over
+the same rounds.
 
 {questions}
 """
@@ -104,7 +112,7 @@ def write_gallery() -> None:
             figure = result.figure(
                 picture.chart, PICTURES / f"{example.name}.svg", setting=picture.setting, width=WIDTH
             )
-            sections.append(write_section(example, result.conclusions, figure.caption))
+            sections.append(write_section(example, verdict_lines(result), figure.caption))
     PAGE.write_text("\n".join([*sections, END]), encoding="utf-8")
 
 
@@ -119,9 +127,27 @@ def heading_anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def write_section(example: Example, conclusions: list[str], caption: str) -> str:
+def verdict_lines(result: StudyResult) -> list[str]:
+    """Return a list in Markdown: below each figure that was compared, its verdicts."""
+    lines = []
+    groups = summary.sort_finished(result.runs).groups
+    for setting, methods in groups.items():
+        prefix = f"{setting}: " if len(groups) > 1 else ""
+        runs = [run for run in result.runs if run.setting == setting]
+        lines.append(f"- {prefix}{summary.heading(runs, result.criteria)}")
+        lines += [f"  - {sentence}" for sentence in summary.conclusions(runs, result.criteria)]
+        comparison = summary.comparison_of(methods, result.criteria)
+        to_target = [pair for pair in comparison.to_target if pair.baseline == comparison.baseline]
+        if to_target:
+            currency = comparison.currency.capitalize()
+            lines.append(f"- {prefix}{currency} to the target against {comparison.baseline}; fewer are better:")
+            lines += [f"  - {verdict_sentence(pair)}" for pair in to_target]
+    return lines
+
+
+def write_section(example: Example, verdicts_list: list[str], caption: str) -> str:
     """Write the section of one study."""
-    verdicts = "\n".join(f"- {sentence}" for sentence in conclusions)
+    verdicts = "\n".join(verdicts_list)
     return f"""## {example.question}
 
 {example.explanation}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import pytest
@@ -16,6 +17,7 @@ from workshop.gallery import (
     introduction,
     read_example,
     read_examples,
+    verdict_lines,
 )
 
 from sortition.studies import study
@@ -45,6 +47,15 @@ def test_every_file_plays_and_has_its_chart(path, tmp_path):
     assert all(run.done for run in result.runs)
     picture = PICTURE_OF[path.stem]
     assert result.figure(picture.chart, setting=picture.setting).svg.startswith("<svg")
+    figures = [line for line in verdict_lines(result) if line.startswith("- ")]
+    in_seconds = "devices" in tomllib.loads(read_example(path).text)
+    assert all(("seconds" in line.lower()) == in_seconds for line in figures)  # what was the same for all methods
+
+
+def test_the_page_says_who_reaches_a_target_first():
+    page = PAGE.read_text(encoding="utf-8")
+    section = page[page.index("## My devices differ in speed") :].split("\n## ")[0]
+    assert re.search(r"- Seconds to the target against uniform; .*:\n  - auto beats uniform by \S+ seconds", section)
 
 
 @pytest.mark.parametrize("example", read_examples(), ids=lambda example: example.name)

@@ -559,7 +559,7 @@ def whole_runs(quick: bool) -> None:
     world = World(data, data.clients or [], model, rule, holdout=data.validation)
     rounds = 100 if quick else 1000
     carry, seconds = played(Setup(world, selector("uniform"), 6, rounds))
-    rows.append(["FedGS's Synthetic, softmax, uniform", rounds, *seconds, f"loss {carry.test['loss']:.3f}"])
+    rows.append(["FedGS's Synthetic, softmax, uniform", rounds, *seconds, f"loss {carry.test_figures['loss']:.3f}"])
     images, where = fashion_mnist()
     shards = np.random.default_rng(0).permutation(200)
     by_label = np.argsort(images.y_train, kind="stable").reshape(200, -1)
@@ -577,7 +577,7 @@ def whole_runs(quick: bool) -> None:
     rounds = 50 if quick else 200
     for method, options in (("uniform", {"weights": "uniform"}), ("fedcor", {})):
         carry, seconds = played(Setup(world, selector(method, **options), 5, rounds))
-        told = f"accuracy {carry.test['accuracy']:.3f}"
+        told = f"accuracy {carry.test_figures['accuracy']:.3f}"
         rows.append([f"FedCor's MLP, 2 shards, {where}, {method}", rounds, *seconds, told])
     header = ["run", "rounds", "CPU, s", "wall, s", "ends with"]
     table("Whole runs, evaluation on the test set every round, 1 thread", header, rows)

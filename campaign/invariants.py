@@ -134,7 +134,7 @@ def check_carry(carry: Any, record: Mapping[str, Any], t: int, counters: Mapping
     """The round went by once, the model is finite, counters and costs only grow."""
     require(record["round"] == t and carry.registrar.index == t + 1, "a round was counted twice or not at all")
     require(np.isfinite(carry.params).all(), "the model is not finite")
-    require(all(np.isfinite(a).all() for a in carry.server.values()), "the server's state is not finite")
+    require(all(np.isfinite(a).all() for a in carry.server_state.values()), "the server's state is not finite")
     require(np.isfinite(carry.clock) and carry.clock >= 0, "the clock is not finite")
     now = carry.registrar.counters
     require(all(now[name] >= counters[name] for name in counters), "a counter went back")

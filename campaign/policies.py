@@ -20,12 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from sortition.core.arrays import Ids
+from sortition.core.cost import BYTES_PER_NUMBER
 from sortition.core.policy import COUNTED, MEGABYTE, Policy, Rule, Span
 from sortition.core.questions import Measure
 from sortition.core.signals import LOSS, TRAINING_LOSS, ModelSize
 from sortition.federation import ledger
 from sortition.federation.ledger import Ledger
-from sortition.federation.policies import NUMBER, Eligible, PolicyKeeper
+from sortition.federation.policies import Eligible, PolicyKeeper
 
 ROUNDS = 60  # of one world
 SHARED = 0.2  # of the worlds have a ledger on the disk
@@ -253,7 +254,7 @@ class Job:
         permitted = self.keeper.claim_question(Measure(signal, asked))
         counts_bytes = any(policy.megabytes for policy in self.policies)
         if permitted is not None and (signal is TRAINING_LOSS or counts_bytes):
-            n_bytes = NUMBER * (self.world.parameters + 1)
+            n_bytes = BYTES_PER_NUMBER * (self.world.parameters + 1)
             self._note(permitted.ids, trains=signal is TRAINING_LOSS, n_bytes=n_bytes)
             for client in permitted.ids.tolist():
                 self._check_facts(client)
@@ -281,7 +282,7 @@ class Job:
         return Use(self.name, self.round, f"c{client}", world.owners[client], world.tags_of[client], at, uses, n_bytes)
 
     def _training_bytes(self) -> int:
-        return 2 * NUMBER * self.world.parameters
+        return 2 * BYTES_PER_NUMBER * self.world.parameters
 
     def _check_facts(self, client: int) -> None:
         for policy in self.policies:

@@ -199,7 +199,7 @@ class PastTurn:
     version: int
     cohort: Cohort
     skipped: bool
-    asked: tuple[MeteredQuestion, ...] = ()
+    metered_questions: tuple[MeteredQuestion, ...] = ()
     rejected: Mapping[int, str] = field(default_factory=dict)
     guarded: Mapping[str, object] = field(default_factory=dict)
     excluded: Mapping[str, Ids] = field(default_factory=dict)

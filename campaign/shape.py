@@ -36,6 +36,7 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "simulation/event_loop.py",
         "simulation/device_description.py",
         "simulation/device_tables.py",
+        "simulation/foresight.py",
         "simulation/devices.py:Busy",
         "simulation/devices.py:ClientData",
         "simulation/devices.py:Devices._check_busy",

@@ -148,8 +148,14 @@ def sound(tmp_path_factory):
         (lambda arrays, header: arrays.update(params=arrays["params"].astype(int)), "params has shape .* and type int"),
         (lambda arrays, header: arrays.update({"server.first": np.ones(3, np.float32)}), r"first has shape \(3,\)"),
         (lambda arrays, header: arrays["server.second"].fill(np.inf), "second holds numbers that are not finite"),
-        (lambda arrays, header: arrays.update({"registrar.quarantined_until": np.zeros((2, 5), int)}), "Snapshot is incomplete"),
-        (lambda arrays, header: arrays.update({"registrar.quarantined_until": np.zeros((), int)}), "Snapshot is incomplete"),
+        (
+            lambda arrays, header: arrays.update({"registrar.quarantined_until": np.zeros((2, 5), int)}),
+            "Snapshot is incomplete",
+        ),
+        (
+            lambda arrays, header: arrays.update({"registrar.quarantined_until": np.zeros((), int)}),
+            "Snapshot is incomplete",
+        ),
     ],
 )
 def test_a_damaged_checkpoint_is_a_sentence(tmp_path, sound, change, told):

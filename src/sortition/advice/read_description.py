@@ -214,8 +214,8 @@ def _masks(history: History, clients: int) -> Array | None:
 def _dropout(history: History) -> float:
     """Return the share of the chosen clients that were wanted and sent to work, and did not help."""
     fates = [outcome.fate for chosen in history.outcomes.values() for outcome in chosen.values()]
-    wanted = [fate for fate in fates if fate not in NO_DROPOUT]
-    if not wanted:
+    fates_at_work = [fate for fate in fates if fate not in NO_DROPOUT]
+    if not fates_at_work:
         return 0.0
-    n_lost = sum(fate != "used" for fate in wanted)
-    return min(n_lost, len(wanted) - 1) / len(wanted)  # below 1: somebody may always answer
+    n_lost = sum(fate != "used" for fate in fates_at_work)
+    return min(n_lost, len(fates_at_work) - 1) / len(fates_at_work)  # below 1: somebody may always answer

@@ -74,11 +74,11 @@ class Assignment:
                 fields[key] = tuple(value)
             else:
                 fields[key] = value
-        strange = [
+        unknown_keys = [
             key for key, value in fields.items() if key not in DEFAULTS or type(value) is not type(DEFAULTS[key])
         ]
-        if strange:
-            raise bad("task", f"made of {', '.join(DEFAULTS)}", ", ".join(strange))
+        if unknown_keys:
+            raise bad("task", f"made of {', '.join(DEFAULTS)}", ", ".join(unknown_keys))
         names = [name for key in ("reports", "facts", "optional") for name in fields.get(key, ())]
         if not all(isinstance(name, str) for name in names):
             raise bad("task", f"made of {', '.join(DEFAULTS)}", "names that are no texts")

@@ -29,12 +29,12 @@ PICTURE = (
 # What the server may know of clients, by information class.
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
-The best mean rank stands first. An interval describes one method by itself. Blue asks for more:
-[Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations, corrected for all methods.{unseparated}
-`{own}` is [our own method](docs/methods/{own}.md), here in its default form; forms that may know less, and the
-federations in which others beat it, are on [the board](docs/leaderboard-2.md)."""
+Sorted by mean rank. *Blue* beats uniform by [Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all
+federations, corrected for all methods.{unseparated} `{own}` is [our own method](docs/methods/{own}.md), in its default
+form. [The board](docs/leaderboard-2.md) has every method, the forms of ours that may know less, and the federations
+where others win."""
 UNSEPARATED = """
-**{track} no gain is separated from uniform, `{own}`'s neither**: {cells} federations do not prove it{ending}."""
+**{track}, no method is proven better than uniform, ours included**: {cells} federations are too few{ending}."""
 
 
 def top_table(board: Board) -> Table:
@@ -81,7 +81,7 @@ def _unseparated(track: PublishedTrack, words: str) -> str:
     ours = next((row for row in track.rows if row.row == OWN), None)
     if ours is None or any(row.separated and row.gain > 0 for row in track.rows):
         return ""
-    ending = ", though its interval excludes zero" if ours.low > 0 else ""
+    ending = ", though the interval of ours excludes zero" if ours.low > 0 else ""
     return UNSEPARATED.format(track=words.capitalize(), own=OWN, cells=track.cells, ending=ending)
 
 

@@ -20,23 +20,26 @@ PLACES = {  # outside of the simulator
 }
 SELECTION_COST = re.compile(r"choosing 100 of a million clients cost\? \| (\S+ m?s) \(\w+\) to (\S+ m?s) \(\w+\)")
 BULLETS = """\
-- **{n_methods} methods**, each one file to read beside its paper, behind [one interface](docs/methods/index.md).
-- **Papers checked claim by claim**: of {n_claims} claims in {n_papers} papers {n_right} hold here, {n_explained} differ
-  for a measured reason, {n_different} differ, and for {n_open} [too little was run](docs/reproduction/README.md).
-- **Comparisons with error bars**: under one seed all methods meet the same data, model and availability, and
-  [paired statistics](docs/statistics.md) say better, worse, equal or undecided.{gain}
+- **{n_methods} methods, {n_papers} papers checked claim by claim**: each method is
+  [one readable file](docs/methods/index.md); of {n_claims} claims {n_right} hold here,
+  {n_explained} differ for a measured reason, {n_different} differ, and {n_open}
+  [were not run far enough](docs/reproduction/README.md).
+- **Fair comparisons**: all methods meet the same data, clients and availability, and
+  [paired statistics](docs/statistics.md) say better, worse, equal or undecided.
+- **A default to start with**: {gain}
 - **From laptop to federation**: the same method runs in the simulator and, unchanged,
-  in {n_places} kinds of federation: {places}.
-- **Large and safe**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to {slowest}; a method sees
-  only [what you allow](docs/privacy.md); [guards](docs/guards.md) refuse broken replies and, switched on, limit what
-  [hostile clients](docs/faults.md) can win.
+  in {places}.
+- **Large and safe**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to {slowest}; methods see
+  only [what you allow](docs/privacy.md), and [guards](docs/guards.md) limit what
+  [hostile clients](docs/faults.md) can do.
 """
-GAIN = """
-  On {n_cells} [held-out federations](docs/leaderboard.md) our `{method}` gained {gain} points of accuracy
+GAIN = """\
+on {n_cells} [held-out federations](docs/leaderboard.md) our `{method}` gained {gain} points of accuracy
   over uniform sampling."""
-GAIN_BY_CLOCK = """
-  On {n_cells} [held-out federations](docs/leaderboard-2.md) of devices that differ, our `{method}` gained
-  {gain} points of accuracy over uniform sampling in the same time."""
+GAIN_BY_CLOCK = """\
+on {n_cells} [held-out federations](docs/leaderboard-2.md) of fast and slow devices,
+  our `{method}` gained {gain} points of accuracy over uniform sampling in the same time."""
+NO_GAIN = "`auto`, [our own method](docs/methods/microcosm.md)."
 
 
 def bullets(board: Board, published: Published | None = None) -> str:
@@ -52,8 +55,7 @@ def bullets(board: Board, published: Published | None = None) -> str:
         n_explained=grades.count("explained"),
         n_different=grades.count("different"),
         n_open=sum(grades.count(grade) for grade in GRADES_NOT_RUN),
-        gain=_gain_by_clock(published or load_published()) or _gain_by_rounds(board),
-        n_places=len(PLACES),
+        gain=_gain_by_clock(published or load_published()) or _gain_by_rounds(board) or NO_GAIN,
         places=f"{', '.join(links[:-1])} or {links[-1]}",
         fastest=fastest,
         slowest=slowest,

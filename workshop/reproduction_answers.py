@@ -44,7 +44,7 @@ def write_answers() -> None:
 
 def answer_pages(extents: Mapping[str, Extent]) -> dict[str, str]:
     """Return the page of each paper: that of the entry which the project's README shows."""
-    return {item.paper: extents[item.preset].page for item in load_items() if item.short and item.preset in extents}
+    return {item.paper: extents[item.preset].page for item in load_items() if item.headline and item.preset in extents}
 
 
 def answer_markdown(paper: str, extents: Mapping[str, Extent]) -> str:

@@ -150,18 +150,21 @@ def summary(extents: Extents) -> str:
 
     A dagger marks results that another reading of the paper changes; docs/reproduction/README.md says how.
     """
-    table = Table("", ["paper", "verdict", "what we measured"])
+    table = Table("", ["", "its main result", "in the paper", "here", "verdict"])
     for item in load_items():
-        if not item.short:
+        if item.headline is None:
             continue
         extent = extents.get(item.preset)
         page = f"[{item.paper}](docs/reproduction/{extent.page})" if extent is not None else item.paper
         mark = OTHER_READING if item.other else ""
-        table.rows.append([page, _verdict_in_short(item, extent), f"{item.short}{mark}"])
+        headline = item.headline
+        here = f"{headline.here}{mark}"
+        table.rows.append([page, headline.what, headline.paper, here, _verdict_in_short(item, extent)])
     pointer = (
-        "*Direction only*: the paper's method is ahead, but by less than there or not everywhere. "
-        f"Every verdict with its reason, and what another reading of a paper ({OTHER_READING}) gives: "
-        "[reproduction](docs/reproduction/README.md)."
+        "*Direction only*: the paper's method is ahead, but by less or not everywhere. "
+        f"{OTHER_READING} Another reading of the paper changes the figure. "
+        "On CIFAR-10 our runs are too short or too few to confirm any paper's main result. "
+        "All results, claim by claim: [reproduction](docs/reproduction/README.md)."
     )
     return f"{table.markdown()}\n\n{counts_sentence(extents)} {pointer}"
 
@@ -179,10 +182,9 @@ def counts_sentence(extents: Extents) -> str:
     """Say how many entries the index has, and how far they were run."""
     coverages = [extents[item.preset].coverage if item.preset in extents else "never run" for item in load_items()]
     return (
-        f"The index has {len(coverages)} entries, the papers' tables, figures and theorems and questions of ours: "
-        f"{coverages.count('in full')} run in full, {coverages.count('cut')} with fewer runs or rounds, "
-        f"{coverages.count('computed')} computed, {coverages.count('never run')} not run. "
-        "That is how much was run; what came out is the verdict."
+        f"Of {len(coverages)} tables, figures, theorems and questions {coverages.count('in full')} were run in full, "
+        f"{coverages.count('cut')} with fewer runs or rounds, {coverages.count('computed')} were computed, "
+        f"{coverages.count('never run')} not run."
     )
 
 

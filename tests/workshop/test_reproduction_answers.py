@@ -91,5 +91,5 @@ def test_the_readme_names_the_data_of_its_result(paper):
     """A verdict on one data set must not be read as the verdict on the whole paper."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     row = next(line for line in readme.splitlines() if line.startswith(f"| [{paper}]("))
-    assert "CIFAR-10" in row
     assert any(name in row for name in ("Synthetic", "Fashion-MNIST", "MNIST"))
+    assert "On CIFAR-10 our runs are too short" in readme

@@ -127,10 +127,10 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
 
 def test_the_readme_marks_results_that_another_reading_changes():
     table, note = reproduction_pages.summary(index.load_extents()).split("\n\n")
-    shown = [item for item in index.load_items() if item.short]
+    shown = [item for item in index.load_items() if item.headline]
     assert {bool(item.other) for item in shown} == {True, False}
     for item in shown:
-        assert (f"{item.short}{reproduction_pages.OTHER_READING}" in table) == bool(item.other)
+        assert (f"{item.headline.here}{reproduction_pages.OTHER_READING}" in table) == bool(item.other)
     assert reproduction_pages.OTHER_READING in note
 
 
@@ -155,18 +155,19 @@ def test_every_entry_is_listed_under_its_paper_with_state_setting_result_and_ver
 
 def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page():
     extents = index.load_extents()
-    short = [item for item in index.load_items() if item.short]
+    shown = [item for item in index.load_items() if item.headline]
     papers = dict.fromkeys(item.paper for item in index.load_items() if item.paper != "No paper")
-    assert [item.paper for item in short] == list(papers)
+    assert [item.paper for item in shown] == list(papers)
     rows = reproduction_pages.summary(extents).splitlines()[2:]
-    for item, row in zip(short, rows[: len(short)], strict=True):
-        _, paper, verdict, here, _ = (cell.strip() for cell in row.split("|"))
+    for item, row in zip(shown, rows[: len(shown)], strict=True):
+        _, paper, what, in_paper, here, verdict, _ = (cell.strip() for cell in row.split("|"))
         assert paper == f"[{item.paper}](docs/reproduction/{extents[item.preset].page})"
         assert verdict == item.verdict
-        assert here.rstrip(reproduction_pages.OTHER_READING) == item.short
+        assert (what, in_paper) == (item.headline.what, item.headline.paper)
+        assert here.rstrip(reproduction_pages.OTHER_READING) == item.headline.here
     assert "| never run " in reproduction_pages.summary({})
     cut = {preset: replace(extent, cut=True) for preset, extent in extents.items()}
-    assert f"| {short[0].verdict} (cut) " in reproduction_pages.summary(cut)
+    assert f"| {shown[0].verdict} (cut) " in reproduction_pages.summary(cut)
 
 
 def test_the_index_tells_what_another_reading_gives():

@@ -78,6 +78,21 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """A paper's main result in a few words, as the project's README shows it.
+
+    Attributes:
+        what: what was measured.
+        paper: what the paper reports.
+        here: what was measured here.
+    """
+
+    what: str
+    paper: str
+    here: str
+
+
+@dataclass(frozen=True)
 class Item:
     """A published table or figure, or a question beside it.
 
@@ -90,7 +105,7 @@ class Item:
         read: the setting as it is read here.
         verdict: "agrees", "direction only", "not reproduced" or "no published table"; empty where nothing was run.
         result: what was found, in a sentence.
-        short: the result for the project's README; empty for entries that it does not show.
+        headline: the result as the project's README shows it; None for entries that it does not show.
         other: what another reading of the paper gives.
         why: the reason why it was never run; empty where it was.
         claims: what the paper says there; none for questions beside a paper.
@@ -104,7 +119,7 @@ class Item:
     read: str = ""
     verdict: str = ""
     result: str = ""
-    short: str = ""
+    headline: Headline | None = None
     other: str = ""
     why: str = ""
     claims: tuple[Claim, ...] = ()
@@ -118,7 +133,8 @@ def load_items() -> list[Item]:
 
 def _parse_item(paper: str, entry: dict[str, Any]) -> Item:
     claims = tuple(Claim(says=says, grade=grade) for says, grade in entry.pop("claims", {}).items())
-    return Item(paper=paper, claims=claims, **entry)
+    headline = entry.pop("headline", None)
+    return Item(paper=paper, claims=claims, headline=Headline(**headline) if headline else None, **entry)
 
 
 def load_extents() -> dict[str, Extent]:

@@ -103,7 +103,7 @@ def command(*arguments):
 def runs_in_progress(runs):
     """The folders of runs of which a checkpoint has arrived, and that are far from their end."""
     folders = [path.parent for path in runs.rglob(run_folder.CHECKPOINT)]
-    return [folder for folder in folders if len(run_folder.lines(folder / run_folder.ROUNDS)) < 40]
+    return [folder for folder in folders if len((folder / run_folder.ROUNDS).read_bytes().splitlines()) < 40]
 
 
 def traced(folder):

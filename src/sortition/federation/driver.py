@@ -56,6 +56,29 @@ class Arrivals:
     reports: Mapping[str, Answers] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class PastTurn:
+    """What is known of a turn whose cohort a server sent to work before it restarted."""
+
+    index: int
+    version: int
+    cohort: Cohort
+    skipped: bool
+    metered_questions: tuple[MeteredQuestion, ...] = ()
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    guarded: Mapping[str, object] = field(default_factory=dict)
+    excluded: Mapping[str, Ids] = field(default_factory=dict)
+    in_flight: Ids = field(default_factory=lambda: NOBODY)
+
+    @classmethod
+    def of(cls, selection: DispatchedSelection) -> PastTurn:
+        """Return the turn of a selection as the registrar knows it."""
+        return cls(index=selection.index, version=selection.version, cohort=selection.cohort, skipped=selection.skipped)
+
+
+AnyTurn = Turn | PastTurn
+
+
 class Backend(Protocol):
     """What the driver needs: clients that can be asked and trained, whole cohorts at a time."""
 
@@ -87,7 +110,7 @@ class Backend(Protocol):
         """Make the next model of the updates of these members, and return notes; with nobody, the model stays."""
         ...
 
-    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
+    def costs(self, turn: AnyTurn, arrivals: Arrivals) -> Mapping[str, object]:
         """Return what the record says beside what every backend knows: fates, names, costs, a clock, test figures."""
         ...
 
@@ -98,6 +121,10 @@ class Backend(Protocol):
 
 class OverlappingBackend(Backend, Protocol):
     """What the driver needs where work outlives a step."""
+
+    def collect(self, turn: AnyTurn, cohort: Cohort) -> Arrivals:
+        """Return whose updates the step uses."""
+        ...
 
     def waiting(self) -> Ids:
         """Return the clients whose updates have arrived and wait for the step."""
@@ -170,19 +197,17 @@ class OpenRound:
     """A round whose cohort is chosen.
 
     Attributes:
-        turn: the registrar's.
+        turn: the registrar's, or what is known of it if its cohort was sent to work before the server restarted.
         available: how many could be chosen.
         later_turns: those of further selections before the same step.
         endings: whose work ended before the step without an update, and how.
-        dispatched: whether its cohort was sent to work by a server that then restarted.
         withdrawn: members of the cohort that are not sent to work: another job used up their limit meanwhile.
     """
 
-    turn: Turn
+    turn: AnyTurn
     available: int
-    later_turns: list[Turn] = field(default_factory=list)
+    later_turns: list[AnyTurn] = field(default_factory=list)
     endings: dict[int, Ending] = field(default_factory=dict)
-    dispatched: bool = False
     withdrawn: Ids = field(default_factory=lambda: NOBODY)
 
     @property
@@ -190,25 +215,12 @@ class OpenRound:
         """Who trains."""
         return _without(_chosen_by(self.turn), self.withdrawn)
 
-
-@dataclass(frozen=True, eq=False)
-class PastTurn:
-    """What is known of a turn whose cohort a server sent to work before it restarted."""
-
-    index: int
-    version: int
-    cohort: Cohort
-    skipped: bool
-    metered_questions: tuple[MeteredQuestion, ...] = ()
-    rejected: Mapping[int, str] = field(default_factory=dict)
-    guarded: Mapping[str, object] = field(default_factory=dict)
-    excluded: Mapping[str, Ids] = field(default_factory=dict)
-    in_flight: Ids = field(default_factory=lambda: NOBODY)
-
-    @classmethod
-    def of(cls, selection: DispatchedSelection) -> PastTurn:
-        """Return the turn of a selection as the registrar knows it."""
-        return cls(index=selection.index, version=selection.version, cohort=selection.cohort, skipped=selection.skipped)
+    @property
+    def own_turn(self) -> Turn:
+        """The turn, which this server began: only work that outlives a step can be of one that restarted."""
+        if isinstance(self.turn, PastTurn):
+            raise bad("close_round", "a round that this server began", f"round {self.turn.index}")
+        return self.turn
 
 
 class Driver:
@@ -269,14 +281,13 @@ class Driver:
         if self.pace.settings.overlaps:
             lost = dict(self._overlapping.lost())
             self._give_up(registrar, lost)
-        past_turns = [cast(Turn, PastTurn.of(selection)) for selection in registrar.open_selections]
+        past_turns = [PastTurn.of(selection) for selection in registrar.open_selections]
         if past_turns:  # their cohorts were sent to work before the server restarted
             self.round = OpenRound(
                 turn=past_turns[0],
                 available=available.size,
-                later_turns=past_turns[1:],
+                later_turns=list(past_turns[1:]),
                 endings=lost,
-                dispatched=True,
             )
         else:
             turn = self._select(registrar, available)
@@ -365,7 +376,7 @@ class Driver:
     def dispatch(self) -> None:
         """Send the cohort of the open round to work."""
         opened = self._opened("dispatch")
-        if opened.dispatched:
+        if isinstance(opened.turn, PastTurn):  # its cohort is at work
             return
         if self.registrar is not None:
             self.registrar.dispatch(opened.turn)
@@ -385,7 +396,7 @@ class Driver:
         if self.pace.settings.overlaps:
             return self._keep_record(self._step(opened))
         cohort = opened.cohort
-        turn = opened.turn
+        turn = opened.own_turn
         arrivals = self.backend.collect(turn, cohort)
         turn.blame(arrivals.faults)
         may_aggregate = self.finish(turn, arrivals).size > 0
@@ -420,7 +431,7 @@ class Driver:
         registrar = self._registrar("close_round")
         self._await(opened, registrar)
         self._drop_stale(opened, registrar)
-        arrivals = self.backend.collect(opened.turn, opened.cohort)
+        arrivals = self._overlapping.collect(opened.turn, opened.cohort)
         settings = self.pace.settings
         staleness = registrar.flights.staleness(arrivals.ids, registrar.version)
         discounts = self._overlapping.discounts(settings.staleness_rule, arrivals.ids, staleness)
@@ -538,7 +549,7 @@ def n_at_work(registrar: Registrar, backend: OverlappingBackend) -> int:
     return registrar.in_flight.size - backend.n_waiting()
 
 
-def _chosen_by(turn: Turn) -> Cohort:
+def _chosen_by(turn: AnyTurn) -> Cohort:
     """Return the cohort of a turn; nobody where it has none."""
     return turn.cohort or Cohort.uniform([])
 
@@ -567,7 +578,7 @@ def _without(cohort: Cohort, withdrawn: Ids) -> Cohort:
 
 
 def round_record(
-    turn: Turn, *, available: int, answered: Ids, notes: Notes, withdrawn: Ids | None = None
+    turn: AnyTurn, *, available: int, answered: Ids, notes: Notes, withdrawn: Ids | None = None
 ) -> RoundRecord:
     """Write what every backend knows of a round; the costs and fates that a backend knows beside it come later."""
     cohort = turn.cohort or Cohort.uniform([])
@@ -599,7 +610,7 @@ def round_record(
 
 def step_record(
     *,
-    turns: Sequence[Turn],
+    turns: Sequence[AnyTurn],
     available: int,
     step: ServerStep,
     fates: Mapping[str, Mapping[str, str]],
@@ -637,7 +648,7 @@ def step_record(
     return cast(RoundRecord, {**record, **_step_details(step, in_flight), **fates})
 
 
-def _members_and_weights(turns: Sequence[Turn]) -> tuple[list[int], list[float]]:
+def _members_and_weights(turns: Sequence[AnyTurn]) -> tuple[list[int], list[float]]:
     """Return the members of all selections, and their weights when they were chosen."""
     members: list[int] = []
     weights: list[float] = []

@@ -29,7 +29,7 @@ from sortition.core.selector import Needs
 from sortition.core.signals import UPDATE, ModelSize, parse_sketch_name
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-from sortition.federation.driver import Arrivals
+from sortition.federation.driver import AnyTurn, Arrivals
 from sortition.federation.members import Members
 from sortition.federation.messages import UNKNOWN_CLIENT, Ask, Handle, Kind, Peer, Profile, Reply, Transport
 from sortition.federation.model_engine import Engine, Step
@@ -640,7 +640,7 @@ class Messenger:
 
     # -- training ------------------------------------------------------------------------------------------------------
 
-    def orders(self, turn: Turn, cohort: Cohort) -> dict[int, Ask]:
+    def orders(self, turn: AnyTurn, cohort: Cohort) -> dict[int, Ask]:
         """Return what each member of the cohort is to do."""
         seconds = max(self._ends - self.clock(), 0.0)
         asks = self._asks_to(
@@ -657,7 +657,7 @@ class Messenger:
         self.training = Training(self.orders(turn, cohort), began=self.clock())
         self.training.handles = self._post(list(self.training.asks.values()))
 
-    def dispatched_by_others(self, turn: Turn, cohort: Cohort) -> None:
+    def dispatched_by_others(self, turn: AnyTurn, cohort: Cohort) -> None:
         """Note a training whose messages somebody else sent, and whose replies will be handed over."""
         self.training = Training(self.orders(turn, cohort), began=self.clock(), is_over=True)
 
@@ -790,7 +790,7 @@ class Messenger:
         self.has_moved_model = self.has_moved_model or self.engine.model is not earlier_model
         return notes
 
-    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
+    def costs(self, turn: AnyTurn, arrivals: Arrivals) -> Mapping[str, object]:
         """Return names and fates: who stood by, was silent, failed or was left out, and whose late answer came."""
         cohort = turn.cohort or Cohort.uniform([])
         fates = self.fates(cohort)
@@ -805,7 +805,7 @@ class Messenger:
             self.members.note_silence(client)
         return record
 
-    def _federation_record(self, turn: Turn, dispatched: Sequence[int]) -> dict[str, object]:
+    def _federation_record(self, turn: AnyTurn, dispatched: Sequence[int]) -> dict[str, object]:
         """Return what a federation's record says whatever its pace; note whose training counted."""
         record: dict[str, object] = {
             "members": len(self.members),

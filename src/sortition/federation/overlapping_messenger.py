@@ -22,7 +22,7 @@ from sortition.core.cohort import Cohort
 from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.turn import Turn
-from sortition.federation.driver import Arrivals, Ending
+from sortition.federation.driver import AnyTurn, Arrivals, Ending
 from sortition.federation.messages import Ask, Handle, Reply, Transport
 from sortition.federation.messenger import LONGEST_REASON, Messenger, StoppedError, Training
 from sortition.federation.model_engine import Engine
@@ -176,7 +176,7 @@ class OverlappingMessenger(Messenger):
         self.prepared()
         self._post_unsent()
 
-    def orders(self, turn: Turn, cohort: Cohort) -> dict[int, Ask]:
+    def orders(self, turn: AnyTurn, cohort: Cohort) -> dict[int, Ask]:
         """Return what each member of the cohort is to do."""
         seconds = self._seconds_of_a_training()
         return {client: replace(ask, seconds=seconds) for client, ask in super().orders(turn, cohort).items()}
@@ -308,7 +308,7 @@ class OverlappingMessenger(Messenger):
 
     # -- the step ------------------------------------------------------------------------------------------------------
 
-    def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
+    def collect(self, turn: AnyTurn, cohort: Cohort) -> Arrivals:
         """Return the sound updates of those that came first: of a buffer, as many as it holds."""
         pace = self.options.pace
         first_landed = list(self.landed)
@@ -360,7 +360,7 @@ class OverlappingMessenger(Messenger):
         self._last_step = self.clock()
         return notes
 
-    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, object]:
+    def costs(self, turn: AnyTurn, arrivals: Arrivals) -> Mapping[str, object]:
         """Return names, and what a record of a federation says beside the step."""
         return self._federation_record(turn, self._dispatched)
 

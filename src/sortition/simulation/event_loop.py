@@ -25,7 +25,7 @@ from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.questions import Reading
 from sortition.core.turn import Turn
-from sortition.federation.driver import Arrivals, Ending
+from sortition.federation.driver import AnyTurn, Arrivals, Ending
 from sortition.federation.pace import OpenSelection
 from sortition.federation.staleness import Staleness
 from sortition.learning.vector import Vector
@@ -377,7 +377,7 @@ class OverlappingSimulation(Simulation):
 
     # -- the step ------------------------------------------------------------------------------------------------------
 
-    def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
+    def collect(self, turn: AnyTurn, cohort: Cohort) -> Arrivals:
         """Return the sound updates of all that arrived, screened together."""
         current = self.current
         ids = self.registrar.flights.sort_by_selection(self.waiting())

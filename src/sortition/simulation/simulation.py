@@ -37,7 +37,7 @@ from sortition.core.round_record import RoundRecord
 from sortition.core.signals import UPDATE, ModelSize, Signal
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-from sortition.federation.driver import Arrivals, Driver, Selection
+from sortition.federation.driver import AnyTurn, Arrivals, Driver, Selection
 from sortition.federation.pace import QUANTILE_TRAININGS, Quantile
 from sortition.federation.policies import Eligible, PolicyKeeper, SavedCounts, facts_of
 from sortition.federation.shadow import Shadows
@@ -664,7 +664,7 @@ class Simulation:
         if slot is not None:
             self.clock = (self.clock // slot + 1) * slot
 
-    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
+    def costs(self, turn: AnyTurn, arrivals: Arrivals) -> Mapping[str, Any]:
         """Return costs, clock, faults and test figures of the round."""
         current = self.current
         ledger = current.ledger

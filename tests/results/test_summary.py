@@ -7,6 +7,7 @@ from sortition.results import run_folder
 from sortition.results.comparisons import Criteria
 from sortition.results.run_folder import find
 from sortition.results.summary import comparison_of, conclusions, group_runs, heading, sort_finished, tables
+from sortition.results.verdict_words import heading_of_settings
 from sortition.studies.runs import write_folder
 
 
@@ -111,6 +112,26 @@ def test_several_settings_say_what_is_not_controlled(tmp_path):
         make(tmp_path, [0.1], setting=setting)
         make(tmp_path, [0.2], setting=setting, method="fedgs")
     assert heading(find(tmp_path)).startswith("Each of the 2 settings is judged by itself")
+
+
+def test_settings_of_unequal_length_are_named_in_one_heading(tmp_path):
+    for setting, curve in (("a", [0.1]), ("b", [0.1, 0.2, 0.3])):
+        make(tmp_path, curve, setting=setting)
+        make(tmp_path, curve, setting=setting, method="fedgs")
+    words = "Test accuracy against uniform, in points, each setting after its own number of rounds:"
+    assert heading(find(tmp_path)).endswith(words)
+
+
+def test_a_heading_of_settings_says_in_what_they_differ():
+    assert heading_of_settings({"loss"}, {"oort", "uniform"}, {"seconds"}) == (
+        "Test loss against its own baseline, each setting after its own number of seconds:"
+    )
+    assert heading_of_settings({"loss"}, {"uniform"}, {"seconds", "rounds"}) == (
+        "Test loss against uniform, each setting at its own end of training:"
+    )
+    assert heading_of_settings({"loss", "accuracy"}, {"uniform"}, {"rounds"}) == (
+        "At the end of training, each setting by its own metric and against its own baseline:"
+    )
 
 
 def test_a_table_of_all_pairs(tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sortition.core.cost import Currency
 from sortition.results import metrics, verdict_words
 from sortition.results.attrition_tables import attrition_tables
 from sortition.results.comparisons import (
@@ -114,17 +115,21 @@ def heading(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> str:
     """Write what stands above the conclusions: which figure they compare, with what, and what is not controlled."""
     groups = sort_finished(runs).groups
     headings = set()
+    metric_names = set()
+    opponents = set()
+    currencies: set[Currency] = set()
     for methods in groups.values():
         comparison = comparison_of(methods, criteria)
+        opponent = str(comparison.baseline)
         if criteria.all_pairs:
             opponent = "each other"
-        else:
-            opponent = str(comparison.baseline)
         headings.add(verdict_words.heading(comparison.metric, opponent, comparison.basis))
+        metric_names.add(comparison.metric)
+        opponents.add(opponent)
+        currencies.add(comparison.currency)
+    text = verdict_words.heading_of_settings(metric_names, opponents, currencies)
     if len(headings) == 1:
         text = headings.pop()
-    else:
-        text = "At the end of training, each setting by its own figure and baseline:"
     note = verdict_words.several_settings_note(len(groups))
     return f"{note} {text}".lstrip()
 

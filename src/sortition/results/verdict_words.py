@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from sortition.core.cost import Currency
@@ -424,11 +424,35 @@ def count_verdicts(comparisons: Sequence[Comparison]) -> str:
 
 def heading(metric: str, baseline: str, basis: Basis = None) -> str:
     """Write what stands above the sentences: which figure they compare, and with what."""
-    text = f"Test {metric} {end_of_curve(basis)} against {baseline}"
+    return f"Test {metric} {end_of_curve(basis)} against {baseline}{_in_unit(metric)}:"
+
+
+def heading_of_settings(metrics: Set[str], baselines: Set[str], currencies: Set[Currency]) -> str:
+    """Write what stands above the sentences of settings that differ in figure, baseline or cost.
+
+    Args:
+        metrics: what they compare.
+        baselines: with what they compare.
+        currencies: the costs at which they compare.
+    """
+    if len(metrics) > 1:
+        return "At the end of training, each setting by its own metric and against its own baseline:"
+    metric = next(iter(metrics))
+    against = "its own baseline"
+    if len(baselines) == 1:
+        against = next(iter(baselines))
+    end = "at its own end of training"
+    if len(currencies) == 1:
+        end = f"after its own number of {UNITS[next(iter(currencies))]}"
+    return f"Test {metric} against {against}{_in_unit(metric)}, each setting {end}:"
+
+
+def _in_unit(metric: str) -> str:
+    """Say in which unit differences of a metric are; empty where it has none."""
     unit = unit_of(metric)
     if unit.name:
-        return f"{text}, in {unit.name}:"
-    return f"{text}:"
+        return f", in {unit.name}"
+    return ""
 
 
 def several_settings_note(settings: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
-from sortition.leaderboard.published import Published, PublishedTrack, load_published
+from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack, load_published
 from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
 from sortition.leaderboard.suite import load_suite
@@ -13,7 +13,7 @@ from sortition.leaderboard.variants import plain_rows
 from sortition.results.table import Table
 from workshop import DOCS, ROOT
 from workshop.leaderboard_top import PLACES, best_places
-from workshop.marks import fill_marks
+from workshop.marks import fill_marks, wrapped
 from workshop.readme_bullets import bullets
 
 KEPT_RUNS = DOCS / "leaderboard.parquet"
@@ -29,12 +29,17 @@ PICTURE = (
 # What the server may know of clients, by information class.
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
-Sorted by mean rank. *Blue* beats uniform by [Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all
-federations, corrected for all methods.{unseparated} `{own}` is [our own method](docs/methods/{own}.md), in its default
-form. [The board](docs/leaderboard-2.md) has every method, the forms of ours that may know less, and the federations
-where others win."""
-UNSEPARATED = """
-**{track}, no method is proven better than uniform, ours included**: {cells} federations are too few{ending}."""
+Sorted by mean rank, not by gain. *Blue*: separated from uniform by
+[Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations, corrected for all methods; a grey interval
+that excludes zero is not enough for that. {unseparated} `{own}`, which `auto` takes by default, is
+[our own method](docs/methods/{own}.md). {ahead} [The board](docs/leaderboard-2.md) has all methods, our forms that may
+know less, and the federations where others win."""
+UNSEPARATED = (
+    "**{track}, no method is shown to be better than uniform, ours neither**: "
+    "it gained in {better} of {cells} (p = {p:.2g})."
+)
+AHEAD = "{track}, our form `{form}` stands before it ({gain})."
+FEW_FEDERATIONS = {1: "They are too", 2: "Both are too"}  # by how many tracks
 
 
 def top_table(board: Board) -> Table:
@@ -71,24 +76,43 @@ def top_of_tracks(published: Published) -> str:
         parts.append(PICTURE)
     else:
         parts += [_track_table(published.tracks[track]) for track in complete]
-    unseparated = "".join(_unseparated(published.tracks[track], SHOWN_TRACKS[track]) for track in complete)
-    parts.append(" ".join([OURS.format(own=OWN, unseparated=unseparated), *_other_tracks(published)]))
+    unseparated = " ".join(_unseparated(published.tracks[track], SHOWN_TRACKS[track]) for track in complete)
+    ahead = " ".join(_ahead(published.tracks[track], SHOWN_TRACKS[track]) for track in complete)
+    ours = OURS.format(own=OWN, unseparated=unseparated, ahead=ahead)
+    parts.append(wrapped(" ".join([ours, *_other_tracks(published)])))
     return "\n\n".join(parts)
 
 
 def _unseparated(track: PublishedTrack, words: str) -> str:
     """Say that no gain of a track, ours included, is separated from uniform; empty where one is."""
-    ours = next((row for row in track.rows if row.row == OWN), None)
-    if ours is None or any(row.separated and row.gain > 0 for row in track.rows):
+    ours = _row_of(track, OWN)
+    if ours is None or ours.p is None or any(row.separated and row.gain > 0 for row in track.rows):
         return ""
-    ending = ", though the interval of ours excludes zero" if ours.low > 0 else ""
-    return UNSEPARATED.format(track=words.capitalize(), own=OWN, cells=track.cells, ending=ending)
+    return UNSEPARATED.format(track=words.capitalize(), better=ours.better, cells=track.cells, p=ours.p)
+
+
+def _ahead(track: PublishedTrack, words: str) -> str:
+    """Say which of our other forms stands before our method; empty where none does."""
+    for row in track.rows:
+        if row.row == OWN:
+            return ""
+        if row.row.startswith(f"{OWN}-"):
+            return AHEAD.format(track=words.capitalize(), form=row.row, gain=f"{row.gain:+.1f}")
+    return ""
+
+
+def _row_of(track: PublishedTrack, name: str) -> PublishedRow | None:
+    """Return the row of a method; None where the track has none."""
+    return next((row for row in track.rows if row.row == name), None)
 
 
 def _opening(published: Published, tracks: list[str]) -> str:
     """Say what the picture or the table is of."""
     counts = " and ".join(f"{published.tracks[track].cells} {SHOWN_TRACKS[track]}" for track in tracks)
-    return f"Points of accuracy gained over uniform sampling in held-out federations, {counts}, with 95 % intervals:"
+    return wrapped(
+        "Points of mean accuracy over the run, not of the final one, that methods gain over uniform sampling in "
+        f"held-out federations, {counts}, with 95 % intervals:"
+    )
 
 
 def _track_table(track: PublishedTrack) -> str:
@@ -111,18 +135,23 @@ def knowledge_text(information: str) -> str:
 
 def _other_tracks(published: Published) -> list[str]:
     """Say who leads the other tracks that are complete, and where our method stands there."""
+    tracks = {track: published.tracks[track] for track in OTHER_TRACKS if track in published.tracks}
     sentences = []
-    for track, words in OTHER_TRACKS.items():
-        if track not in published.tracks:
-            continue
-        content = published.tracks[track]
+    for track, content in tracks.items():
         leader = best_places(content, 1)[0].row
-        sentence = f"In {content.cells} federations {words}, `{leader.row}` leads with {leader.gain:+.1f}"
-        if leader.row != OWN:
-            ours = next(place for place in best_places(content, len(content.rows)) if place.row.row == OWN)
-            sentence += f"; `{OWN}` has {ours.row.gain:+.1f}"
+        sentence = f"In {content.cells} federations {OTHER_TRACKS[track]}, {_name_and_gain(leader)} leads"
+        ours = _row_of(content, OWN)
+        if leader.row != OWN and ours is not None:
+            sentence += f"; ours has {ours.gain:+.1f}"
         sentences.append(f"{sentence}.")
+    if tracks and not any(row.separated and row.gain > 0 for content in tracks.values() for row in content.rows):
+        sentences.append(f"{FEW_FEDERATIONS[len(tracks)]} few to separate any method from uniform.")
     return sentences
+
+
+def _name_and_gain(row: PublishedRow) -> str:
+    """Return a method with its gain and interval."""
+    return f"`{row.row}` ({row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}])"
 
 
 def with_top(readme: str, board: Board, published: Published | None = None) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 from sortition.core.errors import bad
+
+COLUMNS = 150  # of generated paragraphs
 
 
 def fill_marks(text: str, parts: Mapping[str, str]) -> str:
@@ -18,3 +21,14 @@ def fill_marks(text: str, parts: Mapping[str, str]) -> str:
             raise bad("The page", f"one with the lines {begin.strip()} and {end}", "one without")
         text = f"{text_above}{begin}{part.strip()}\n{end}{text_below}"
     return text
+
+
+def wrapped(paragraph: str, indent: str = "") -> str:
+    """Return a paragraph in lines of one width, those after the first indented; no word or link is broken."""
+    return textwrap.fill(
+        " ".join(paragraph.split()),
+        width=COLUMNS,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -6,10 +6,11 @@ import re
 
 from sortition import selectors
 from sortition.leaderboard.board import Board
-from sortition.leaderboard.published import Published, load_published
+from sortition.leaderboard.published import Published, PublishedTrack, load_published
 from sortition.leaderboard.standings import gain_and_interval
 from sortition.reproduction.index import load_items
 from workshop import DOCS
+from workshop.marks import wrapped
 
 OUR_METHOD = "microcosm"
 GRADES_NOT_RUN = ("cut", "absent")  # of claims: too little was run to say
@@ -18,27 +19,29 @@ PLACES = {  # outside of the simulator
     "NVFlare": "docs/nvflare.md",
     "your own server": "docs/start/server-loop.md",
 }
-SELECTION_COST = re.compile(r"choosing 100 of a million clients cost\? \| (\S+ m?s) \(\w+\) to (\S+ m?s) \(\w+\)")
+SELECTION_COST = re.compile(r"choosing 100 of a million clients cost\? \| (\S+ m?s) \(\w+\) to (\S+ m?s) \(\S+\)")
 BULLETS = """\
-- **{n_methods} methods, {n_papers} papers checked claim by claim**: each method is
-  [one readable file](docs/methods/index.md); of {n_claims} claims {n_right} hold here,
-  {n_explained} differ for a measured reason, {n_different} differ, and {n_open}
-  [were not run far enough](docs/reproduction/README.md).
-- **Fair comparisons**: all methods meet the same data, clients and availability, and
+- **{n_methods} methods**, each to be read [beside its paper](docs/methods/index.md). **{n_papers} papers, claim by
+  claim**: of {n_claims} claims {n_right} hold here, {n_explained} differ and we measured why, {n_different} differ, and
+  {n_open} [were run too little or not at all](docs/reproduction/README.md).
+- **Equal conditions**: all methods meet the same data, clients and availability, and
   [paired statistics](docs/statistics.md) say better, worse, equal or undecided.
 - **A default to start with**: {gain}
-- **From laptop to federation**: the same method runs in the simulator and, unchanged,
-  in {places}.
-- **Large and safe**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to {slowest}; methods see
-  only [what you allow](docs/privacy.md), and [guards](docs/guards.md) limit what
+- **From laptop to federation**: the same method runs in the simulator and, unchanged, in {places}.
+- **For large federations and doubtful clients**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to
+  {slowest} a round; methods see only [what you allow](docs/privacy.md); [guards](docs/guards.md) limit what
   [hostile clients](docs/faults.md) can do.
 """
-GAIN = """\
-on {n_cells} [held-out federations](docs/leaderboard.md) our `{method}` gained {gain} points of accuracy
-  over uniform sampling."""
-GAIN_BY_CLOCK = """\
-on {n_cells} [held-out federations](docs/leaderboard-2.md) of fast and slow devices,
-  our `{method}` gained {gain} points of accuracy over uniform sampling in the same time."""
+GAIN = (
+    "in {n_cells} [simulated federations](docs/leaderboard.md) on which nothing was tuned, `{method}` gained {gain} "
+    "points of mean accuracy over uniform sampling."
+)
+GAIN_BY_CLOCK = (
+    "`auto`. In {n_cells} [simulated federations](docs/leaderboard-2.md) of fast and slow devices, on which nothing "
+    "was tuned, it gained {gain} points of mean accuracy over uniform sampling in the same time, with label counts and "
+    "sketches of updates.{caveat}"
+)
+SIZES_ALONE = " [With sizes alone](docs/choosing.md) nothing is gained there."
 NO_GAIN = "`auto`, [our own method](docs/methods/microcosm.md)."
 
 
@@ -47,7 +50,7 @@ def bullets(board: Board, published: Published | None = None) -> str:
     grades = [claim.grade for item in load_items() for claim in item.claims]
     fastest, slowest = _selection_cost()
     links = [f"[{name}]({page})" for name, page in PLACES.items()]
-    return BULLETS.format(
+    text = BULLETS.format(
         n_methods=len(selectors.discover()),
         n_papers=len({item.paper for item in load_items() if item.claims}),
         n_claims=len(grades),
@@ -60,6 +63,7 @@ def bullets(board: Board, published: Published | None = None) -> str:
         fastest=fastest,
         slowest=slowest,
     )
+    return "\n".join(f"- {wrapped(bullet, indent='  ')}" for bullet in text.removeprefix("- ").split("\n- "))
 
 
 def _selection_cost() -> tuple[str, str]:
@@ -78,7 +82,15 @@ def _gain_by_clock(published: Published) -> str:
     for row in track.rows:
         if row.row == OUR_METHOD and row.separated and row.gain > 0:
             gain = f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
-            return GAIN_BY_CLOCK.format(n_cells=track.cells, method=OUR_METHOD, gain=gain)
+            return GAIN_BY_CLOCK.format(n_cells=track.cells, gain=gain, caveat=_sizes_alone(track))
+    return ""
+
+
+def _sizes_alone(track: PublishedTrack) -> str:
+    """Say that our method gains nothing by sizes alone; empty where it does."""
+    for row in track.rows:
+        if row.row == f"{OUR_METHOD}-sizes" and not (row.separated and row.gain > 0):
+            return SIZES_ALONE
     return ""
 
 

@@ -16,7 +16,7 @@ from sortition.reproduction.index import PAGES, Extent, Item, item_state, load_i
 from sortition.reproduction.preset_page import seed_rows, split_sections
 from sortition.results.table import Table
 from workshop import DOCS, ROOT
-from workshop.marks import fill_marks
+from workshop.marks import fill_marks, wrapped
 
 GRADES = {  # of a claim → heading, in the order of the coverage table
     "right": "right",
@@ -32,10 +32,11 @@ Extents = Mapping[str, Extent]  # by preset
 
 INTRODUCTION = """# Published tables and figures
 
-{n_shown} of the {n_items} entries below have a page with the paper's figures beside ours; the others were never run, \
-and say why. *In full* means every run of the preset with its published number of rounds; *cut* says what was left \
-out; *computed* keeps no runs: its figures are made with the page. *Per seed* is the file with the values of single \
-seeds. *As released* is missing where the released code has nothing of the kind; of LongFed and FedSS no code was found.
+{counts} {n_shown} of the {n_items} entries below have a page with the paper's figures beside ours; the others were \
+never run, and say why. *In full* means every run of the preset with its published number of rounds; *cut* says what \
+was left out; *computed* keeps no runs: its figures are made with the page. *Per seed* is the file with the values of \
+single seeds. *As released* is missing where the released code has nothing of the kind; of LongFed and FedSS no code \
+was found.
 
 `sortition reproduce` prints the same; `sortition reproduce NAME` reproduces an entry.
 
@@ -90,6 +91,7 @@ def index_page(extents: Extents) -> str:
     """Return the page docs/reproduction/README.md: a list for every paper, which fits the screen of a phone."""
     all_items = load_items()
     introduction = INTRODUCTION.format(
+        counts=counts_sentence(extents),
         n_shown=sum(item.preset in extents for item in all_items),
         n_items=len(all_items),
         coverage=coverage_table().markdown(),
@@ -161,12 +163,12 @@ def summary(extents: Extents) -> str:
         here = f"{headline.here}{mark}"
         table.rows.append([page, headline.what, headline.paper, here, _verdict_in_short(item, extent)])
     pointer = (
-        "*Direction only*: the paper's method is ahead, but by less or not everywhere. "
-        f"{OTHER_READING} Another reading of the paper changes the figure. "
-        "On CIFAR-10 our runs are too short or too few to confirm any paper's main result. "
-        "All results, claim by claim: [reproduction](docs/reproduction/README.md)."
+        "**On CIFAR-10 our runs are too short or too few to confirm any paper's main result.** *Direction only*: the "
+        "paper's method is ahead, but by less or not everywhere. "
+        f"{OTHER_READING} Figures of one reading of the paper; what others give, and all claims: "
+        "[reproduction](docs/reproduction/README.md)."
     )
-    return f"{table.markdown()}\n\n{counts_sentence(extents)} {pointer}"
+    return f"{table.markdown()}\n\n{wrapped(pointer)}"
 
 
 def _verdict_in_short(item: Item, extent: Extent | None) -> str:

@@ -48,10 +48,16 @@ def track(rows):
             low=gain - 1,
             high=gain + 1,
             separated=gain > 1,
+            p=0.01 if gain > 1 else 0.5,
+            better=11,
         )
         for place, (name, gain) in enumerate(rows.items(), start=1)
     ]
     return PublishedTrack(cells=12, rows=tuple(standings))
+
+
+def top_in_one_line(published):
+    return " ".join(top_of_tracks(published).split())
 
 
 def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():
@@ -61,35 +67,43 @@ def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():
     none = Published(suite="suite-2-x", tracks={})
     assert top_of_tracks(none) == ""
     assert "| 1     | `microcosm` (ours) | +9.0 [+8.0, +10.0]" in top_of_tracks(one)
-    assert "microcosm-secure" not in top_of_tracks(one)  # one row is ours
+    assert "| `microcosm-secure`" not in top_of_tracks(one)  # one row is ours
     assert "| 3     | `uniform`" in top_of_tracks(one)
     assert "docs/images/leaderboard-2.svg" not in top_of_tracks(one)
     assert "docs/images/leaderboard-2.svg" in top_of_tracks(both)
-    assert "in held-out federations, 12 by rounds and 12 by the clock, with" in top_of_tracks(both)
+    assert "in held-out federations, 12 by rounds and 12 by the clock, with" in top_in_one_line(both)
     suite_1 = board(table(SUITE, {**GAINS, "microcosm": 0.3}))
-    gain = "+9.0 [+8.0, +10.0] points of accuracy over uniform sampling in the same time"
-    assert f"gained {gain}" in bullets(suite_1, one)
-    assert "docs/leaderboard.md) our `microcosm` gained" in bullets(suite_1, none)
+    gain = "+9.0 [+8.0, +10.0] points of mean accuracy over uniform sampling in the same time"
+    assert f"gained {gain}" in " ".join(bullets(suite_1, one).split())
+    assert "nothing was tuned, `microcosm` gained" in " ".join(bullets(suite_1, none).split())
     unsure = Published(suite="suite-2-x", tracks={"seconds": track({"microcosm": 0.5, "uniform": 0.0})})
     assert "in the same time" not in bullets(suite_1, unsure)
 
 
 def test_the_top_says_where_no_gain_is_separated():
     """An interval may exclude zero where the test over federations does not separate."""
-    unsure = PublishedRow(row="microcosm", information="public", rank=1.0, gain=5.2, low=3.9, high=6.6, separated=False)
-    worse = PublishedRow(row="ca-fed", information="public", rank=2.0, gain=-5.7, low=-7.5, high=-4.0, separated=True)
-    rounds = PublishedTrack(cells=12, rows=(unsure, worse, *track({"uniform": 0.0}).rows))
+    rows = track({"microcosm": 0.9, "ca-fed": -5.7, "uniform": 0.0}).rows
+    worse = rows[1].model_copy(update={"separated": True})
+    rounds = PublishedTrack(cells=12, rows=(rows[0], worse, rows[2]))
     seconds = track({"microcosm": 9.0, "fedcs": 4.0, "uniform": 0.0})
-    text = top_of_tracks(Published(suite="x", tracks={"rounds": rounds, "seconds": seconds}))
-    assert "**By rounds, no method is proven better than uniform, ours included**: 12 federations are too few" in text
-    assert "though the interval of ours excludes zero" in text
-    assert "By the clock no gain" not in text
+    text = top_in_one_line(Published(suite="x", tracks={"rounds": rounds, "seconds": seconds}))
+    assert "**By rounds, no method is shown to be better than uniform, ours neither**" in text
+    assert "it gained in 11 of 12 (p = 0.5)" in text
+    assert "By the clock, no method" not in text
+
+
+def test_the_top_names_a_form_of_ours_that_stands_before_our_default():
+    seconds = track({"microcosm-secure": 9.5, "microcosm": 9.0, "uniform": 0.0})
+    rounds = track({"microcosm": 9.0, "microcosm-secure": 8.5, "uniform": 0.0})
+    text = top_in_one_line(Published(suite="x", tracks={"rounds": rounds, "seconds": seconds}))
+    assert "By the clock, our form `microcosm-secure` stands before it (+9.5)." in text
+    assert "By rounds, our form" not in text
 
 
 def test_the_bullets_count_claims_by_what_became_of_them():
     grades = [claim.grade for item in load_items() for claim in item.claims]
     text = " ".join(bullets(board(table(SUITE, GAINS)), Published(suite="x", tracks={})).split())
-    assert "5 papers checked claim by claim" in text
+    assert "5 papers, claim by claim" in text
     counted = text[text.index(f"of {len(grades)} claims {grades.count('right')} hold here") :]
     counts = [int(word) for word in re.findall(r"\d+", counted)[1:5]]
     assert sum(counts) == len(grades)
@@ -109,10 +123,20 @@ def test_the_other_tracks_say_who_leads_though_it_is_not_ours():
     seconds = track({"microcosm": 9.0, "uniform": 0.0})
     attacked = track({"fed-cbs": 8.0, "microcosm": 5.0, "uniform": 0.0})
     overlap = track({"microcosm": 6.0, "uniform": 0.0})
-    text = top_of_tracks(Published(suite="x", tracks={"seconds": seconds, "overlap": overlap, "adversaries": attacked}))
+    text = top_in_one_line(
+        Published(suite="x", tracks={"seconds": seconds, "overlap": overlap, "adversaries": attacked})
+    )
     guarded = "where a tenth of the clients attack and [guards](docs/guards.md) are on"
-    assert f"{guarded}, `fed-cbs` leads with +8.0; `microcosm` has +5.0." in text
-    assert "where rounds overlap, `microcosm` leads with +6.0." in text
+    assert f"{guarded}, `fed-cbs` (+8.0 [+7.0, +9.0]) leads; ours has +5.0." in text
+    assert "where rounds overlap, `microcosm` (+6.0 [+5.0, +7.0]) leads." in text
+    assert "too few to separate" not in text
+
+
+def test_the_top_says_where_the_other_tracks_separate_nothing():
+    seconds = track({"microcosm": 9.0, "uniform": 0.0})
+    overlap = track({"microcosm": 0.9, "uniform": 0.0})
+    text = top_in_one_line(Published(suite="x", tracks={"seconds": seconds, "overlap": overlap}))
+    assert text.endswith("They are too few to separate any method from uniform.")
 
 
 def test_the_picture_has_the_top_of_two_tracks(tmp_path):

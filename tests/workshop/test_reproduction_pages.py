@@ -180,7 +180,7 @@ def test_the_index_tells_what_another_reading_gives():
 
 def test_the_sentence_counts_every_entry():
     extents = index.load_extents()
-    sentence = reproduction_pages.summary(extents).splitlines()[-1]
+    sentence = reproduction_pages.counts_sentence(extents)
     numbers = [int(word) for word in sentence.split() if word.isdigit()]
     assert numbers[0] == len(index.load_items()) == sum(numbers[1:])
     assert numbers[0] - numbers[-1] == sum(item.preset in extents for item in index.load_items())

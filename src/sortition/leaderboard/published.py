@@ -25,6 +25,8 @@ class PublishedRow(BaseModel):
         low: lower end of its 95 % interval.
         high: upper end of its 95 % interval.
         separated: whether it differs from uniform after Holm's correction.
+        p: the p-value of that test, corrected; None for uniform itself.
+        better: in how many cells its area is larger than uniform's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,6 +37,8 @@ class PublishedRow(BaseModel):
     low: float
     high: float
     separated: bool
+    p: float | None
+    better: int
 
     def __str__(self) -> str:
         return f"{self.row} {self.gain:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
@@ -72,6 +76,7 @@ def published_track(board: TrackBoard) -> PublishedTrack:
 
 
 def _published_row(standing: RowStanding) -> PublishedRow:
+    test = standing.baseline_test
     return PublishedRow(
         row=standing.row,
         information=standing.information,
@@ -79,7 +84,9 @@ def _published_row(standing: RowStanding) -> PublishedRow:
         gain=round(100 * standing.gain, 2),
         low=round(100 * standing.low, 2),
         high=round(100 * standing.high, 2),
-        separated=standing.baseline_test is not None and standing.baseline_test.separated,
+        separated=test is not None and test.separated,
+        p=None if test is None else float(f"{test.adjusted:.2g}"),
+        better=standing.better,
     )
 
 

@@ -371,6 +371,8 @@ def _indecision(comparison: Comparison) -> str:
     unit = unit_of(comparison.metric)
     interval = interval_text(comparison.low, comparison.high, comparison.metric)
     observed = f"{signed_difference(comparison)} {unit.words} {interval}".rstrip()
+    if not comparison.higher_is_better:
+        observed += " (less is better)"
     return f"{observed}; {reason}"
 
 

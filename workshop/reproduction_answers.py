@@ -26,9 +26,10 @@ AVAILABILITY_CODES = {  # of FedGS's modes → who can be reached
 }
 WORDS = (
     "*Agrees*, *direction only* (the paper's method is ahead, but by less than there or not everywhere), *not "
-    "reproduced*: the verdict on our figures beside the paper's. *Claims*: of what the paper says there, how much is "
-    "right or differs with a measured reason. *Cut*: fewer runs than it takes to say; *absent*: nothing was run. Every "
-    "claim, and questions that the paper does not ask: [all papers](README.md)."
+    "reproduced*: the verdict on our figures beside the paper's, by means over seeds as in the papers; the paired "
+    "statistics below are stricter, and may call the same order undecided. *Claims*: of what the paper says there, how "
+    "much is right or differs with a measured reason. *Cut*: fewer runs than it takes to say; *absent*: nothing was "
+    "run. Every claim, and questions that the paper does not ask: [all papers](README.md)."
 )
 
 
@@ -51,13 +52,27 @@ def answer_markdown(paper: str, extents: Mapping[str, Extent]) -> str:
     """Return the head of a paper's page: coverage, a line for each table, and the availability codes that it uses."""
     items = [item for item in load_items() if item.paper == paper and item.claims]
     page = answer_pages(extents)[paper]
-    parts = [f"# {paper}: {QUESTION}", coverage_sentence(items)]
+    parts = [f"# {paper}: {QUESTION}", *_main_result(items), coverage_sentence(items)]
     parts.append(_verdict_table(items, extents=extents, page=page).markdown())
     parts.append(WORDS)
     codes = codes_sentence((FOLDER / page).read_text(encoding="utf-8"))
     if codes:
         parts.append(codes)
     return "\n\n".join(parts)
+
+
+def _main_result(items: list[Item]) -> list[str]:
+    """Return the paper's main result, there and here, as the project's README has it."""
+    sentences = []
+    for item in items:
+        headline = item.headline
+        if headline is None:
+            continue
+        sentences.append(
+            f"**Main result**: {headline.what}. In the paper: {headline.paper}. Here: {headline.here}. "
+            f"Verdict: **{item.verdict}**."
+        )
+    return sentences
 
 
 def coverage_sentence(items: list[Item]) -> str:

@@ -153,7 +153,7 @@ def test_one_seed_two_seeds_and_a_diverged_run():
 
 def test_less_loss_is_better_and_its_margin_is_a_share_of_the_baselines():
     assert only_sentence(of="loss", gain=-0.2).startswith("fedgs beats uniform by 0.200 in loss")
-    assert "] (less is better); about" in only_sentence(of="loss", gain=-0.02, spread=100)
+    assert "] (less is better);" in only_sentence(of="loss", gain=-0.02, spread=100)
     assert "less is better" not in only_sentence(gain=0.001)
     methods = {"uniform": runs(0, 0, of="loss"), "a": runs(0.1, of="loss")}
     found = setting(methods, of="loss").against_baseline()["a"]

@@ -164,7 +164,7 @@ def _general(sentence: str) -> str:
     sentence = re.sub(r"node \d+", "node …", sentence)
     weighed = r"weighs this cohort [\d.]+ in all, and \w+ rescales"
     sentence = re.sub(weighed, "weighs this cohort … in all, and … rescales", sentence)
-    return re.sub(r"client \d+:", "client …:", sentence).replace("|", "/")
+    return re.sub(r"client \d+", "client …", sentence).replace("|", "/")
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ def _line(place: Place, *, y: int, x: Callable[[float], float]) -> list[str]:
         *names,
         f"<path d='M{x(row.low):.1f} {y}H{x(row.high):.1f}' stroke='{colour}' stroke-width='3'/>",
         f"<circle cx='{x(row.gain):.1f}' cy='{y}' r='5' fill='{colour}'/>",
-        f"<text x='{WIDTH - 4}' y='{y + 5}' text-anchor='end'>{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]</text>",
+        f"<text x='{WIDTH - 4}' y='{y + 5}' text-anchor='end'>{row.gain_text}</text>",
     ]
 
 

@@ -98,7 +98,7 @@ def _track_table(track: PublishedTrack) -> str:
         row = place.row
         cells = ["–", "–"]
         if row.row != BASELINE:
-            cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
+            cells = [row.gain_text, "yes" if row.separated else "no"]
         name = f"`{row.row}` (ours)" if row.row == OWN else f"`{row.row}`"
         table.rows.append([str(place.number), name, *cells, knowledge_text(row.information)])
     return table.markdown()
@@ -117,10 +117,10 @@ def _other_tracks(published: Published) -> list[str]:
             continue
         content = published.tracks[track]
         leader = best_places(content, 1)[0].row
-        sentence = f"In {content.cells} federations {words}, `{leader.row}` leads with {leader.gain:+.1f}"
+        sentence = f"In {content.cells} federations {words}, `{leader.row}` leads with {leader.gain:+z.1f}"
         if leader.row != OWN:
             ours = next(place for place in best_places(content, len(content.rows)) if place.row.row == OWN)
-            sentence += f"; `{OWN}` has {ours.row.gain:+.1f}"
+            sentence += f"; `{OWN}` has {ours.row.gain:+z.1f}"
         sentences.append(f"{sentence}.")
     return sentences
 

@@ -15,6 +15,7 @@ from sortition.results.verdict_words import (
     averaged_rounds,
     figure_title,
     several_settings_note,
+    signed,
     sort_by_gain,
     speed_up_text,
     unfair_warning,
@@ -34,6 +35,11 @@ def test_the_words_say_how_many_rounds_were_averaged():
     assert figure_title("mean", short) == "all rounds"
     assert metrics.longest_window([np.arange(1, 7), np.empty(0, int), np.arange(1, 9)]).rounds == 8
     assert metrics.longest_window([]) is None
+
+
+def test_what_rounds_to_zero_has_no_minus():
+    assert [signed(value, 1) for value in (-0.04, 0.0, -0.0, 0.04)] == ["+0.0"] * 4
+    assert [signed(value, 1) for value in (-0.06, 0.06)] == ["−0.1", "+0.1"]
 
 
 NOISE = (0.004, -0.003, 0.001, -0.004, 0.002, 0.0)

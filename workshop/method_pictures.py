@@ -45,7 +45,7 @@ TEXT_SIZE = 15
 TITLE_SIZE = 17
 STEP = 8  # a cell with its gap
 MARK = 6  # a cell
-BAR = 130  # the longest bar
+BAR = 146  # the longest bar
 LEFT = 46
 TOP = 44
 

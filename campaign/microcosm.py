@@ -327,7 +327,7 @@ def _cell(found: dict[tuple[str, str, int], Outcome], setting: str, method: str)
     }
     error = np.std(gains["area"], ddof=1) / np.sqrt(len(pairs)) if len(pairs) > 1 else np.nan
     means = {name: float(np.mean(values)) for name, values in gains.items()}
-    return f"{means['area']:+.1f} ± {error:.1f} / {means['end']:+.1f} / {means['worst']:+.1f}"
+    return f"{means['area']:+z.1f} ± {error:.1f} / {means['end']:+z.1f} / {means['worst']:+z.1f}"
 
 
 def report(given: argparse.Namespace) -> int:

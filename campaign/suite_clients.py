@@ -154,7 +154,7 @@ def table(outcomes: Sequence[ClientOutcome]) -> str:
         mean_gain = float(np.mean([ours.mean - base.mean for ours, base in pairs]))
         gains_by_cell.append((worst_gain, mean_gain))
         worst_of_uniform = float(np.mean([base.worst for _, base in pairs]))
-        lines.append(f"| `{cell}` | {len(pairs)} | {worst_of_uniform:.1f} | {worst_gain:+.1f} | {mean_gain:+.1f} |")
+        lines.append(f"| `{cell}` | {len(pairs)} | {worst_of_uniform:.1f} | {worst_gain:+z.1f} | {mean_gain:+z.1f} |")
     if gains_by_cell:
         worst_gains, mean_gains = np.array(gains_by_cell).T
         cells = f"mean of {len(gains_by_cell)} cells"
@@ -168,9 +168,9 @@ def table(outcomes: Sequence[ClientOutcome]) -> str:
 def _with_interval(gains: Floats) -> str:
     """Return the mean over cells, with its 95 % interval by Student's t where there are several."""
     if gains.size < 2:
-        return f"{gains.mean():+.1f}"
+        return f"{gains.mean():+z.1f}"
     low, high = student_t.interval(0.95, gains.size - 1, loc=gains.mean(), scale=sem(gains))
-    return f"{gains.mean():+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"{gains.mean():+z.1f} [{low:+z.1f}, {high:+z.1f}]"
 
 
 def report(path: Path, cells: Sequence[str], *, seeds: int, show: bool) -> int:

@@ -309,7 +309,7 @@ def under_attack(measured: MeasuredTrust, method: str) -> str:
 
 
 def _cell(value: float, goal: float, digits: int = 1) -> str:
-    text = f"{value:.{digits}f}"
+    text = f"{value:z.{digits}f}"
     return f"**{text}**" if value > goal else text
 
 

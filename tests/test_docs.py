@@ -49,6 +49,13 @@ def test_the_five_lines_of_the_readme_print_what_it_says(tmp_path, monkeypatch, 
         assert numbers == pytest.approx(told[method], abs=0.5)
 
 
+def test_no_page_shows_a_zero_with_a_minus():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "reproduction").glob("*.md")]
+    for page in [*pages, *(ROOT / "docs" / "methods").glob("*.md")]:
+        shown = re.findall(r"^.*[ \[\u00a0][-−]0\.0+(?![\d.]).*$", page.read_text(), re.MULTILINE)
+        assert not shown, f"{page.name}: {shown[0]}"
+
+
 def test_the_readme_is_short_and_says_where_sortition_runs():
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 120

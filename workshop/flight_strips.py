@@ -36,12 +36,17 @@ FEDERATION: dict[str, Any] = {
     "devices": {"speed_quantiles": [[0.0, 3.0], [0.5, 20.0], [1.0, 60.0]], "jitter": 0.2},
     "method": [{"name": "uniform"}],
 }
-# Pixels.
-WIDTH = 640
+# Pixels. Text is large, so that it can be read when a phone shows the picture at two thirds of its size.
+WIDTH = 480
 ROW = 9
 BAR = 6
-LEFT = 30
-GAP = 44
+LEFT = 34
+TEXT_SIZE = 16
+LINE_HEIGHT = 22
+TITLE = 2 * LINE_HEIGHT  # above a strip: its pace, and what came of it
+GAP = TITLE + LINE_HEIGHT + 14  # between strips: the seconds, and the next one's title
+LEGEND_COLUMN = 155
+LEGEND_COLUMNS = 3
 FATES = {"used": STRONG, "used late": "#e8912d", "wasted": "#c94f4f", "still at work": PALE}
 
 
@@ -112,38 +117,38 @@ def dispatched_work(simulation: Simulation) -> list[Work]:
 def draw_picture(runs: dict[str, tuple[list[Work], list[float]]]) -> str:
     """Draw the SVG: a strip per pace, a row per client, seconds from left to right."""
     strip = CLIENTS * ROW
-    height = len(runs) * (strip + GAP) + 24
+    height = len(runs) * (strip + GAP) + 2 * LINE_HEIGHT
     lines = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {LEFT + WIDTH + 10} {height}' "
-        f"width='{LEFT + WIDTH + 10}' height='{height}' role='img' "
-        f"font-family='sans-serif' font-size='11' fill='{TEXT}'>",
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {LEFT + WIDTH + 20} {height}' "
+        f"width='{LEFT + WIDTH + 20}' height='{height}' role='img' "
+        f"font-family='sans-serif' font-size='{TEXT_SIZE}' fill='{TEXT}'>",
         "<title>Who is at work when, under three paces, and what becomes of the work</title>",
     ]
     for number, (name, (works, steps)) in enumerate(runs.items()):
-        top = number * (strip + GAP) + 22
+        top = number * (strip + GAP) + TITLE + 4
         shown = [second for second in steps if second <= SHOWN_SECONDS]
         ended = [work for work in works if work.fate != "still at work" and work.begins < SHOWN_SECONDS]
         used = sum(work.fate.startswith("used") for work in ended)
         summary = f"{len(shown)} steps, {used} of {len(ended)} trainings used"
-        lines.append(f"<text x='{LEFT}' y='{top - 6}' font-weight='bold'>{_escaped(name)}</text>")
-        lines.append(f"<text x='{LEFT + WIDTH}' y='{top - 6}' text-anchor='end'>{summary}</text>")
+        lines.append(f"<text x='{LEFT}' y='{top - 8 - LINE_HEIGHT}' font-weight='bold'>{_escaped(name)}</text>")
+        lines.append(f"<text x='{LEFT}' y='{top - 8}'>{summary}</text>")
         middle = top + strip / 2
-        lines.append(f"<text transform='translate(14 {middle}) rotate(-90)' text-anchor='middle'>clients</text>")
+        lines.append(f"<text transform='translate(18 {middle}) rotate(-90)' text-anchor='middle'>clients</text>")
         marks = "".join(f"M{_x(second):.1f} {top}v{strip}" for second in shown)
         lines.append(f"<path d='{marks}' stroke='{TEXT}' stroke-opacity='.6' fill='none'/>")
         for fate, colour in FATES.items():
             bars = [_draw_bar(work, top) for work in works if work.fate == fate and work.begins < SHOWN_SECONDS]
             lines.append(f"<path d='{''.join(bars)}' stroke='{colour}' stroke-width='{BAR}' fill='none'/>")
         lines += [
-            f"<text x='{_x(second):.1f}' y='{top + strip + 12}' text-anchor='middle'>{second} s</text>"
+            f"<text x='{_x(second):.1f}' y='{top + strip + 17}' text-anchor='middle'>{second} s</text>"
             for second in range(0, int(SHOWN_SECONDS) + 1, 10)
         ]
-    x = LEFT
-    for fate, colour in FATES.items():
-        lines.append(f"<path d='M{x} {height - 10}h14' stroke='{colour}' stroke-width='{BAR}'/>")
-        lines.append(f"<text x='{x + 19}' y='{height - 6}'>{fate}</text>")
-        x += 110
-    lines.append(f"<path d='M{x} {height - 16}v12' stroke='{TEXT}'/><text x='{x + 6}' y='{height - 6}'>a step</text>")
+    marks_by_word = {fate: f"h14' stroke='{colour}' stroke-width='{BAR}" for fate, colour in FATES.items()}
+    marks_by_word["a step"] = f"m7 -7v14' stroke='{TEXT}"
+    for place, (word, mark) in enumerate(marks_by_word.items()):
+        x = LEFT + place % LEGEND_COLUMNS * LEGEND_COLUMN
+        y = height - 8 - LINE_HEIGHT * (1 - place // LEGEND_COLUMNS)
+        lines.append(f"<path d='M{x} {y - 5}{mark}'/><text x='{x + 20}' y='{y}'>{word}</text>")
     return "\n".join([*lines, "</svg>", ""])
 
 

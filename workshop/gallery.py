@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sortition.results import summary
-from sortition.results.verdict_words import verdict_sentence
+from sortition.results.table import Table
+from sortition.results.verdict_words import sort_by_gain, verdict_sentence
 from sortition.studies import study
 from sortition.studies.study_result import StudyResult
 from workshop import DOCS, ROOT
@@ -21,6 +22,7 @@ FILES = ROOT / "examples" / "gallery"
 PAGE = DOCS / "gallery.md"
 PICTURES = DOCS / "images" / "gallery"
 WIDTH = 5.0  # inches of a picture
+TEXT_SIZE = 12  # points of its texts: also legible on a phone, which shows it at two thirds of its width
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,10 @@ PICTURE_OF = {
     "liars": Picture("accuracy", "trusting"),
     "reversed-updates": Picture("accuracy", "reversed"),
     "traffic": Picture("pareto-megabytes"),
+    "fair-to-all": Picture("counts"),
     "my-baseline": Picture("difference"),
 }
+ABOUT_FAIRNESS = ("fair-to-all",)  # studies that are judged by how clients are served and chosen, too
 INTRODUCTION = """# Gallery: studies by question
 
 Each study below is one file. It runs unchanged, on the digits that come with Sortition, in well under a minute. Take
@@ -110,9 +114,16 @@ def write_gallery() -> None:
             result = study(FILES / f"{example.name}.toml", out=folder)
             picture = PICTURE_OF[example.name]
             figure = result.figure(
-                picture.chart, PICTURES / f"{example.name}.svg", setting=picture.setting, width=WIDTH
+                picture.chart,
+                PICTURES / f"{example.name}.svg",
+                setting=picture.setting,
+                width=WIDTH,
+                text_size=TEXT_SIZE,
             )
-            sections.append(write_section(example, verdict_lines(result), figure.caption))
+            lines = verdict_lines(result)
+            if example.name in ABOUT_FAIRNESS:
+                lines += fairness_lines(result)
+            sections.append(write_section(example, lines, figure.caption))
     PAGE.write_text("\n".join([*sections, END]), encoding="utf-8")
 
 
@@ -143,6 +154,34 @@ def verdict_lines(result: StudyResult) -> list[str]:
             lines.append(f"- {prefix}{currency} to the target against {comparison.baseline}; fewer are better:")
             lines += [f"  - {verdict_sentence(pair)}" for pair in to_target]
     return lines
+
+
+def fairness_lines(result: StudyResult) -> list[str]:
+    """Return verdicts by the worst-served tenth of the clients, and a table of how clients are served and chosen."""
+    methods = next(iter(summary.sort_finished(result.runs).groups.values()))
+    comparison = summary.comparison_of(methods, result.criteria)
+    return [
+        f"- Accuracy of the worst-served tenth of the clients against {comparison.baseline}, in points:",
+        *[f"  - {verdict_sentence(pair)}" for pair in sort_by_gain(comparison.worst_tenth)],
+        "",
+        fairness_table(result).markdown(),
+    ]
+
+
+def fairness_table(result: StudyResult) -> Table:
+    """Make a table of means over seeds: how well clients are served, and how evenly they are chosen."""
+    table = Table("", ["method", "accuracy, %", "worst-served tenth, %", "Jain's index", "never chosen, %"])
+    for means in result.table.group_by("method", maintain_order=True).mean().iter_rows(named=True):
+        table.rows.append(
+            [
+                means["method"],
+                f"{100 * means['last-accuracy']:.1f}",
+                f"{100 * means['worst-tenth']:.1f}",
+                f"{means['jain']:.2f}",
+                f"{100 * means['never-selected']:.1f}",
+            ]
+        )
+    return table
 
 
 def write_section(example: Example, verdicts_list: list[str], caption: str) -> str:

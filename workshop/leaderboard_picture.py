@@ -18,12 +18,12 @@ from workshop.leaderboard_top import Place, best_places
 PICTURE = DOCS / "images" / "leaderboard-2.svg"
 SHOWN_TRACKS = {"rounds": "By rounds", "seconds": "By the clock, on devices that differ"}
 # Pixels.
-WIDTH = 560
-NAMES = 175  # width of places and names
+WIDTH = 440
+NAMES = 160  # width of places and names
 FIGURES = 130  # width of the figures at the right
 LINE = 25
 TITLE = 44  # height of a track's title
-LEGEND = 30
+LEGEND = 52
 # Colours.
 TEXT = "#7a828c"
 SEPARATED = "#2f81d6"
@@ -46,7 +46,7 @@ def top_picture(published: Published) -> str:
             f" role='img' font-family='sans-serif' font-size='14' fill='{TEXT}'>",
             "<title>Points of accuracy over uniform sampling, by rounds and by the clock</title>",
             *parts,
-            *_legend(height - 12),
+            *_legend(height - 34),
             "</svg>\n",
         ]
     )
@@ -92,7 +92,7 @@ def _line(place: Place, *, y: int, x: Callable[[float], float]) -> list[str]:
         *names,
         f"<path d='M{x(row.low):.1f} {y}H{x(row.high):.1f}' stroke='{colour}' stroke-width='3'/>",
         f"<circle cx='{x(row.gain):.1f}' cy='{y}' r='5' fill='{colour}'/>",
-        f"<text x='{WIDTH - 4}' y='{y + 5}' text-anchor='end'>{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]</text>",
+        f"<text x='{WIDTH - 4}' y='{y + 5}' text-anchor='end'>{row.gain_text}</text>",
     ]
 
 
@@ -102,5 +102,5 @@ def _legend(y: int) -> list[str]:
         f"<text x='26' y='{y}'>separated from uniform</text>",
         f"<path d='M198 {y - 5}h16' stroke='{NOT_SEPARATED}' stroke-width='3'/>",
         f"<text x='220' y='{y}'>not separated</text>",
-        f"<text x='{WIDTH - 4}' y='{y}' text-anchor='end'>points, 95 % interval</text>",
+        f"<text x='4' y='{y + 22}'>points of accuracy, 95 % interval</text>",
     ]

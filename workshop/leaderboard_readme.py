@@ -97,7 +97,7 @@ def _ahead(track: PublishedTrack, words: str) -> str:
         if row.row == OWN:
             return ""
         if row.row.startswith(f"{OWN}-"):
-            return AHEAD.format(track=words.capitalize(), form=row.row, gain=f"{row.gain:+.1f}")
+            return AHEAD.format(track=words.capitalize(), form=row.row, gain=f"{row.gain:+z.1f}")
     return ""
 
 
@@ -122,7 +122,7 @@ def _track_table(track: PublishedTrack) -> str:
         row = place.row
         cells = ["–", "–"]
         if row.row != BASELINE:
-            cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
+            cells = [row.gain_text, "yes" if row.separated else "no"]
         name = f"`{row.row}` (ours)" if row.row == OWN else f"`{row.row}`"
         table.rows.append([str(place.number), name, *cells, knowledge_text(row.information)])
     return table.markdown()
@@ -142,7 +142,7 @@ def _other_tracks(published: Published) -> list[str]:
         sentence = f"In {content.cells} federations {OTHER_TRACKS[track]}, {_name_and_gain(leader)} leads"
         ours = _row_of(content, OWN)
         if leader.row != OWN and ours is not None:
-            sentence += f"; ours has {ours.gain:+.1f}"
+            sentence += f"; ours has {ours.gain:+z.1f}"
         sentences.append(f"{sentence}.")
     if tracks and not any(row.separated and row.gain > 0 for content in tracks.values() for row in content.rows):
         sentences.append(f"{FEW_FEDERATIONS[len(tracks)]} few to separate any method from uniform.")
@@ -151,7 +151,7 @@ def _other_tracks(published: Published) -> list[str]:
 
 def _name_and_gain(row: PublishedRow) -> str:
     """Return a method with its gain and interval."""
-    return f"`{row.row}` ({row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}])"
+    return f"`{row.row}` ({row.gain_text})"
 
 
 def with_top(readme: str, board: Board, published: Published | None = None) -> str:

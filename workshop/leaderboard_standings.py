@@ -77,7 +77,7 @@ def track_places(published: Published, method: str) -> str:
                 number = f"{places[row.row]} of {len(places)}"
             cells = ["–", "–"]
             if row.row != BASELINE:
-                cells = [f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", "yes" if row.separated else "no"]
+                cells = [row.gain_text, "yes" if row.separated else "no"]
             table.rows.append([f"{TRACK_WORDS[track]} ({content.cells} federations)", row.row, number, *cells])
     if not table.rows:
         return "It has no row on [the leaderboard](../leaderboard-2.md); [the rules](../leaderboard-rules.md) say why."
@@ -96,7 +96,7 @@ def _best_by_knowledge(track: PublishedTrack) -> Table:
         named = []
         for row in track.best(possible, ROWS_SHOWN):
             mark = "" if row.separated else ", n.s."
-            named.append(f"`{row.row}` ({row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]{mark})")
+            named.append(f"`{row.row}` ({row.gain_text}{mark})")
         table.rows.append([words, ", ".join(named) or "none: uniform is enough"])
     return table
 

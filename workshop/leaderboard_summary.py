@@ -10,7 +10,7 @@ import polars as pl
 from sortition import selectors
 from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
 from sortition.leaderboard.inference import RowStanding, TrackBoard
-from sortition.leaderboard.published import PublishedRow, PublishedTrack, published_track
+from sortition.leaderboard.published import PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.standings import points_text
 from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
@@ -100,7 +100,7 @@ def _answers_table(boards: dict[str, dict[str, TrackBoard]]) -> Table:
             table.rows.append(
                 [
                     f"[{QUESTIONS[track]}](#track-{track})",
-                    f"{_linked(leader.row)} {_published_gain(leader)}",
+                    f"{_linked(leader.row)} {_unbroken(leader.gain_text)}",
                     _our_place(content),
                     str(content.cells),
                 ]
@@ -112,17 +112,13 @@ def _our_place(track: PublishedTrack) -> str:
     """Return the place and the gain of our method in its default form."""
     for place in best_places(track, len(track.rows)):
         if place.row.row == OWN:
-            return f"place {place.number}, {_published_gain(place.row)}"
+            return f"place {place.number}, {_unbroken(place.row.gain_text)}"
     return "–"
 
 
-def _published_gain(row: PublishedRow) -> str:
-    return _gain_text(f"{row.gain:+.1f}", f"{row.low:+.1f}", f"{row.high:+.1f}")
-
-
-def _gain_text(gain: str, low: str, high: str) -> str:
-    """Write a gain with its interval, which no line break may part."""
-    return f"{gain} [{low}, {high}]".replace(" ", NO_BREAK)
+def _unbroken(gain_text: str) -> str:
+    """Return a gain with its interval, which no line break may part."""
+    return gain_text.replace(" ", NO_BREAK)
 
 
 def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
@@ -168,7 +164,7 @@ def _comparison_cells(standing: RowStanding) -> list[str]:
     separated = "–"
     if test is not None:
         separated = f"{'yes' if test.separated else 'no'}, p = {test.adjusted:.2g}"
-    gain = _gain_text(points_text(standing.gain), points_text(standing.low), points_text(standing.high))
+    gain = _unbroken(f"{points_text(standing.gain)} [{points_text(standing.low)}, {points_text(standing.high)}]")
     return [gain, separated, f"{standing.better}, {standing.worse}"]
 
 

@@ -40,12 +40,14 @@ FEDERATION: dict[str, Any] = {
     "rounds": ROUNDS,
     "cohort": COHORT,
 }
-# Pixels.
+# Pixels. Text is large, so that it can be read when a phone shows the picture at two thirds of its size.
+TEXT_SIZE = 15
+TITLE_SIZE = 17
 STEP = 8  # a cell with its gap
 MARK = 6  # a cell
-BAR = 110  # the longest bar
+BAR = 146  # the longest bar
 LEFT = 46
-TOP = 34
+TOP = 44
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def draw_picture(name: str, scene: Scene) -> str:
     """Draw the SVG: rounds from left to right, a row per client with its labels and how often it was chosen."""
     right = LEFT + ROUNDS * STEP
     width = right + BAR + 20
-    height = TOP + CLIENTS * STEP + 26
+    height = TOP + CLIENTS * STEP + 30
     counts = scene.chosen.sum(axis=0)
     even_counts = expected_counts(scene.available)
     longest = max(counts.max(), even_counts.max())
@@ -123,12 +125,12 @@ def draw_picture(name: str, scene: Scene) -> str:
     return "\n".join(
         [
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'"
-            f" role='img' font-family='sans-serif' font-size='11' fill='{TEXT}'>",
+            f" role='img' font-family='sans-serif' font-size='{TEXT_SIZE}' fill='{TEXT}'>",
             f"<title>{caption}</title>",
-            f"<text x='{LEFT - 16}' y='{TOP - 20}' font-size='13' font-weight='bold'>{name}</text>",
+            f"<text x='{LEFT - 16}' y='{TOP - 26}' font-size='{TITLE_SIZE}' font-weight='bold'>{name}</text>",
             f"<text x='{LEFT}' y='{TOP - 6}'>rounds →</text>",
             f"<text x='{right + 10}' y='{TOP - 6}'>times chosen, 0 to {longest:.0f}</text>",
-            f"<text transform='translate(14 {TOP + CLIENTS * STEP / 2}) rotate(-90)' text-anchor='middle'>"
+            f"<text transform='translate(16 {TOP + CLIENTS * STEP / 2}) rotate(-90)' text-anchor='middle'>"
             "clients, by label</text>",
             f"<g fill='none' stroke-width='{MARK}'>",
             f"<path stroke='{PALE}' stroke-opacity='.28' d='{''.join(available_marks)}'/>",
@@ -156,9 +158,9 @@ def _draw_legend(y: float, right: int) -> list[str]:
     return [
         f"<path d='M{LEFT} {y - 4}h{MARK}' stroke='{PALE}' stroke-opacity='.28' stroke-width='{MARK}'/>",
         f"<text x='{LEFT + 12}' y='{y}'>available</text>",
-        f"<path d='M{LEFT + 80} {y - 4}h{MARK}' stroke='{STRONG}' stroke-width='{MARK}'/>",
-        f"<text x='{LEFT + 92}' y='{y}'>chosen</text>",
-        f"<path d='M{right + 12} {y - 8}v8' stroke='{TEXT}' stroke-width='1.5'/>",
+        f"<path d='M{LEFT + 96} {y - 4}h{MARK}' stroke='{STRONG}' stroke-width='{MARK}'/>",
+        f"<text x='{LEFT + 108}' y='{y}'>chosen</text>",
+        f"<path d='M{right + 12} {y - 10}v10' stroke='{TEXT}' stroke-width='1.5'/>",
         f"<text x='{right + 18}' y='{y}'>an even draw</text>",
     ]
 

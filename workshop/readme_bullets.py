@@ -81,8 +81,7 @@ def _gain_by_clock(published: Published) -> str:
         return ""
     for row in track.rows:
         if row.row == OUR_METHOD and row.separated and row.gain > 0:
-            gain = f"{row.gain:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
-            return GAIN_BY_CLOCK.format(n_cells=track.cells, gain=gain, caveat=_sizes_alone(track))
+            return GAIN_BY_CLOCK.format(n_cells=track.cells, gain=row.gain_text, caveat=_sizes_alone(track))
     return ""
 
 

@@ -4,7 +4,8 @@ import polars as pl
 from tests.leaderboard.rows import table
 
 from sortition.leaderboard.board import Board
-from sortition.leaderboard.standings import standing_lines, what_server_knows
+from sortition.leaderboard.published import PublishedRow
+from sortition.leaderboard.standings import points_text, standing_lines, what_server_knows
 from sortition.leaderboard.suite import load_suite
 
 SUITE = load_suite()
@@ -21,3 +22,11 @@ def test_where_a_method_stands():
 def test_what_a_method_asks_and_what_comes_with_updates_are_told_apart():
     rows = table(SUITE, GAINS).with_columns(asks=pl.lit("loss"), reports=pl.lit("bias-update"))
     assert what_server_knows(rows, "good") == "sizes; asks loss; with updates: bias-update"
+
+
+def test_a_gain_that_rounds_to_zero_has_no_minus():
+    assert [points_text(gain) for gain in (-0.0004, 0.0, -0.0006)] == ["+0.0", "+0.0", "-0.1"]
+    row = PublishedRow(
+        row="fedcs", information="public", rank=2.0, gain=-0.04, low=-0.01, high=0.0, separated=False, p=None, better=0
+    )
+    assert row.gain_text == "+0.0 [+0.0, +0.0]"

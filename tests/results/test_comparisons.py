@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from sortition.core.errors import InputError, StorageError
 from sortition.results import metrics
 from sortition.results.comparisons import Criteria, SettingComparison, baseline_of, check_baseline, criteria_of
-from sortition.results.statistics import Reason
+from sortition.results.statistics import Budget, Reason
 from sortition.results.verdict_words import (
     averaged_rounds,
     figure_title,
     several_settings_note,
+    signed,
     sort_by_gain,
     speed_up_text,
     unfair_warning,
@@ -33,6 +35,11 @@ def test_the_words_say_how_many_rounds_were_averaged():
     assert figure_title("mean", short) == "all rounds"
     assert metrics.longest_window([np.arange(1, 7), np.empty(0, int), np.arange(1, 9)]).rounds == 8
     assert metrics.longest_window([]) is None
+
+
+def test_what_rounds_to_zero_has_no_minus():
+    assert [signed(value, 1) for value in (-0.04, 0.0, -0.0, 0.04)] == ["+0.0"] * 4
+    assert [signed(value, 1) for value in (-0.06, 0.06)] == ["−0.1", "+0.1"]
 
 
 NOISE = (0.004, -0.003, 0.001, -0.004, 0.002, 0.0)
@@ -73,6 +80,43 @@ def test_the_best_come_first_and_those_that_diverged_last():
     values = {"uniform": 0.5, "good": 0.6, "broken": math.nan, "best": 0.9, "bad": 0.1}
     methods = {label: {seed: {"last-accuracy": v + 0.01 * seed} for seed in range(3)} for label, v in values.items()}
     assert [text.split()[0] for text in sentences(methods)] == ["best", "good", "bad", "broken"]
+
+
+class TestWorstTenth:
+    """Methods by how the clients fare that the model serves worst: a family of its own."""
+
+    def made(self, gains, **options):
+        figures = {
+            label: {
+                seed: run | {"worst-tenth": 0.3 + gain + 2 * noise}
+                for (seed, run), noise in zip(runs(0).items(), NOISE, strict=True)
+            }
+            for label, gain in gains.items()
+        }
+        return setting(
+            {"uniform": {seed: run | {"worst-tenth": 0.3} for seed, run in runs(0).items()}} | figures, **options
+        )
+
+    def test_a_method_may_serve_them_better_without_being_better(self):
+        compared = self.made({"fedgs": 0.1})
+        (pair,) = compared.worst_tenth
+        assert (pair.figure, pair.verdict, pair.window) == ("worst-tenth", "better", None)
+        assert pair.difference == pytest.approx(0.1 + 2 * np.mean(NOISE))
+        assert compared.against_baseline()["fedgs"].verdict != "better"
+
+    def test_each_setting_corrects_for_its_methods_and_shows_the_chosen(self):
+        compared = self.made({"fedgs": 0.1, "oort": -0.1})
+        assert [(pair.method, pair.verdict) for pair in compared.worst_tenth] == [
+            ("fedgs", "better"),
+            ("oort", "worse"),
+        ]
+        (pair,) = replace(compared, shown=frozenset({"uniform", "oort"})).worst_tenth
+        assert (pair.method, pair.family) == ("oort", 2)
+
+    def test_there_is_none_where_it_is_unknown_or_runs_end_at_a_cost(self):
+        assert setting({"uniform": runs(0), "fedgs": runs(0.1)}).worst_tenth == []
+        budget = Budget(amount=40.0, currency="seconds", start=1.0)
+        assert replace(self.made({"fedgs": 0.1}), budget=budget).worst_tenth == []
 
 
 class TestCriteria:

@@ -58,6 +58,18 @@ def test_the_page_says_who_reaches_a_target_first():
     assert re.search(r"- Seconds to the target against uniform; .*:\n  - auto beats uniform by \S+ seconds", section)
 
 
+def test_the_page_says_how_the_worst_served_clients_fare_and_how_evenly_clients_are_chosen():
+    page = PAGE.read_text(encoding="utf-8")
+    section = page[page.index("## Is the choice fair to all clients?") :].split("\n## ")[0]
+    assert (
+        "- Accuracy of the worst-served tenth of the clients against uniform, in points:\n  - power-of-choice beats"
+        in section
+    )
+    assert re.search(
+        r"\| method +\| accuracy, % \| worst-served tenth, % \| Jain's index \| never chosen, % \|", section
+    )
+
+
 @pytest.mark.parametrize("example", read_examples(), ids=lambda example: example.name)
 def test_the_page_shows_the_file_as_it_is(example):
     page = PAGE.read_text(encoding="utf-8")

@@ -135,6 +135,7 @@ def test_in_a_browser(page: Path, tmp_path: Path, width: int, height: int) -> No
         table = "document.getElementById('standings')"
         if width == 1280:
             assert browser.evaluate(f"{table}.scrollWidth <= {table}.parentElement.clientWidth"), "no column is cut"
+        assert browser.evaluate("[-0.04, 0, -0.06].map(gain => signed(gain))") == ["+0.0", "+0.0", "−0.1"]
         assert "by the clock" in browser.evaluate("document.querySelector('#question').textContent")
         assert browser.evaluate("document.querySelectorAll('#profiles svg').length") == 2
         assert browser.evaluate("document.querySelectorAll('#diagram svg').length") == 1

@@ -30,7 +30,8 @@ function make(tag, text, attributes) {
 }
 function signed(value, digits = 1) {
   if (value === null || value === undefined) return "–";
-  return (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(digits);
+  const size = Math.abs(value).toFixed(digits);
+  return (Number(size) === 0 || value > 0 ? "+" : "−") + size;
 }
 const fixed = (value, digits) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 

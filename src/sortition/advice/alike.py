@@ -51,7 +51,7 @@ def alike_note(label_counts: Array, *, by_time: bool) -> str:
         return ""
     kappa = labels_between_clients(label_counts)
     measured = "; ".join(
-        f"{gains.federation}: auto {gains.auto:+.1f}, an oracle that sees the test set {gains.oracle:+.1f}"
+        f"{gains.federation}: auto {gains.auto:+z.1f}, an oracle that sees the test set {gains.oracle:+z.1f}"
         for gains in NATURAL
     )
     note = (

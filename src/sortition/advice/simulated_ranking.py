@@ -178,7 +178,7 @@ class Advice:
             gains = [difference_text(auc[label]), difference_text(last[label]), verdict_text(auc[label])]
             table.rows.append([label, *gains, *self._time_cells(label), f"{self.traffic(label):.2f}"])
         for label in self._not_in_final():
-            cells = [f"{100 * self.screening_gain(label):+.2f}", "–", NOT_FINAL]
+            cells = [f"{100 * self.screening_gain(label):+z.2f}", "–", NOT_FINAL]
             table.rows.append([label, *cells, *self._time_cells(label), f"{self.traffic(label):.2f}"])
         table.rows.append([BASELINE, "0", "0", "baseline", *self._time_cells(BASELINE), "1.00"])
         return table

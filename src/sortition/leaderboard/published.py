@@ -40,8 +40,13 @@ class PublishedRow(BaseModel):
     p: float | None
     better: int
 
+    @property
+    def gain_text(self) -> str:
+        """The gain with its interval, ``+9.0 [+8.0, +10.0]``."""
+        return f"{self.gain:+z.1f} [{self.low:+z.1f}, {self.high:+z.1f}]"
+
     def __str__(self) -> str:
-        return f"{self.row} {self.gain:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
+        return f"{self.row} {self.gain_text}"
 
 
 class PublishedTrack(BaseModel):

@@ -48,7 +48,7 @@ def standings_table(board: Board) -> Table:
 
 def points_text(gain: float) -> str:
     """Write a difference of accuracies in percentage points, with its sign."""
-    return f"{100 * gain:+.1f}"
+    return f"{100 * gain:+z.1f}"
 
 
 def gain_and_interval(standing: Standing) -> str:

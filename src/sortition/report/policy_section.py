@@ -98,7 +98,7 @@ def _mean_text(centre: Centre | None, factor: float = 1.0) -> str:
     """Write a mean with half its 95 % interval."""
     if centre is None:
         return "–"
-    mean = f"{factor * centre.mean:+.2f}"
+    mean = f"{factor * centre.mean:+z.2f}"
     if centre.n_known < 2:
         return mean
     width = float(half_width(np.array(centre.sd), np.array(centre.n_known)))

@@ -35,11 +35,12 @@ from sortition.results.statistics import (
     holm,
 )
 from sortition.results.sweeps import Config, flattened, value_text
-from sortition.results.task_metric import higher_is_better
+from sortition.results.task_metric import higher_is_better, task_metric
 
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
 LEVELS_ABOVE = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
 IN_ROUNDS = ("last", "mean")  # the figures that are compared: the end of the curve, and the area under it
+WORST_TENTH = "worst-tenth"  # the figure of how the clients are served that the model serves worst
 TO_TARGET = " to target"  # what the cost to the target is called, after its currency
 AT_EQUAL_COST = (AT_COST, AUC)  # the same where another cost is counted than rounds
 # what methods must have in common to be compared fairly; not what defines a method, such as guards.reweight
@@ -222,8 +223,12 @@ class SettingComparison:
     @cached_property
     def higher(self) -> bool:
         """Tell whether more of the metric is better."""
-        config = next((config for configs in self.configs.values() for config in configs.values()), {})
-        return higher_is_better(config, self.metric)
+        return higher_is_better(self._any_config, self.metric)
+
+    @property
+    def _any_config(self) -> Config:
+        """Return the configuration of a run, for what is the same in all of them; empty where there is no run."""
+        return next((config for configs in self.configs.values() for config in configs.values()), {})
 
     @property
     def compared_figures(self) -> tuple[str, str]:
@@ -324,11 +329,34 @@ class SettingComparison:
             higher=False,
             margin=self.criteria.margin,
         )
-        shown_labels = set(self._shown_labels)
         return [
             replace(_censored(comparison, values), figure="to-target", budget=self.budget)
-            for comparison in comparisons
-            if comparison.method in shown_labels and comparison.baseline in shown_labels
+            for comparison in self._shown_of(comparisons)
+        ]
+
+    @cached_property
+    def worst_tenth(self) -> list[Comparison]:
+        """Return the comparisons of how the worst-served tenth of the clients is served, a family of their own.
+
+        It is known of the end of a run alone, so there are none at a cost other than rounds, where runs end apart.
+        """
+        if self.budget is not None:
+            return []
+        values = {
+            label: {seed: figures.get(WORST_TENTH) for seed, figures in runs.items()}
+            for label, runs in self.figures.items()
+        }
+        metric = task_metric(self._any_config)
+        comparisons = compare_pairs(
+            values,
+            self._pairs(),
+            metric=metric,
+            higher=higher_is_better(self._any_config, metric),
+            margin=self.criteria.margin,
+        )
+        return [
+            replace(self._with_facts(comparison, WORST_TENTH), window=None)
+            for comparison in self._shown_of(comparisons)
         ]
 
     @cached_property
@@ -337,15 +365,11 @@ class SettingComparison:
 
     @cached_property
     def _families(self) -> dict[str, list[Comparison]]:
-        shown_labels = set(self._shown_labels)
-        return {
-            figure: [
-                comparison
-                for comparison in self._family(figure)
-                if comparison.method in shown_labels and comparison.baseline in shown_labels
-            ]
-            for figure in self.compared_figures
-        }
+        return {figure: self._shown_of(self._family(figure)) for figure in self.compared_figures}
+
+    def _shown_of(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
+        labels = set(self._shown_labels)
+        return [pair for pair in comparisons if pair.method in labels and pair.baseline in labels]
 
     def _family(self, figure: str) -> list[Comparison]:
         """Compare one figure of all pairs; these comparisons are one family of tests.

@@ -127,7 +127,7 @@ def _comparison_rows(setting: str, methods: summary.Runs, criteria: Criteria) ->
     for figure in comparison.compared_figures:
         for pair in comparison.every_pair(figure):
             yield {"setting": setting, **_comparison_row(pair)}
-    for pair in comparison.to_target:
+    for pair in [*comparison.to_target, *comparison.worst_tenth]:
         yield {"setting": setting, **_comparison_row(pair)}
 
 

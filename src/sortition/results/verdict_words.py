@@ -87,8 +87,8 @@ def with_unit(text: str, metric: str) -> str:
 
 
 def signed(value: float, digits: int) -> str:
-    """Write a number with its sign, and a true minus."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+    """Write a number with its sign, and a true minus; what rounds to zero has a plus."""
+    return f"{value:+z.{digits}f}".replace("-", "−")
 
 
 def signed_difference(comparison: Comparison) -> str:

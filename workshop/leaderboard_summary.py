@@ -23,6 +23,10 @@ from workshop.leaderboard_site import RESULTS
 from workshop.leaderboard_top import best_places
 
 PAGE = DOCS / "leaderboard-2.md"
+PRELIMINARY = (
+    "**Preliminary**: runs are missing in {n_unfinished} of {n_rows} rows. Ranks and tests are of the finished rows "
+    "alone, corrected for fewer rows than in the end, and will change."
+)
 QUESTIONS = {  # of the tracks
     "rounds": "Who learns faster, round by round?",
     "seconds": "Who learns faster by the clock, on devices that differ?",
@@ -124,6 +128,9 @@ def _unbroken(gain_text: str) -> str:
 def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
     ranking = board.ranking()
     yield f"### {title.capitalize()} parameters"
+    if board.unfinished:
+        n_unfinished = len(board.unfinished)
+        yield PRELIMINARY.format(n_unfinished=n_unfinished, n_rows=n_unfinished + len(board.complete))
     yield _standings_table(board).markdown()
     yield f"{len(board.cells)} held-out federations, {board.runs.height} runs, {len(board.complete)} rows."
     yield "\n".join(f"- {sentence}" for sentence in verdict_sentences(board))

@@ -90,6 +90,13 @@ def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame
     assert text.count("<summary>Who leads without one data set</summary>") == 6
 
 
+def test_a_table_with_unfinished_rows_is_called_preliminary(results: pl.DataFrame) -> None:
+    finished = pl.col("row") != "active"
+    text = summary_page(SUITE, CONFIGURATIONS, results.filter(finished | (pl.col("seed") != 4)))
+    opening = text[text.index("### Default parameters") :][:300]
+    assert f"**Preliminary**: runs are missing in 1 of {ROWS} rows." in opening
+
+
 def test_the_page_in_markdown_opens_with_picture_and_answers_and_its_tables_fit(results: pl.DataFrame) -> None:
     text = summary_page(SUITE, CONFIGURATIONS, results)
     before_tracks = text[: text.index("## Track *rounds*")]

@@ -356,7 +356,7 @@ function drawWords() {
   const table = currentTable();
   byId("question").textContent = QUESTIONS[state.track];
   const unfinished = Object.entries((currentTrack().unfinished || {})[state.table] || {}).map(([row, runs]) => `${row} (lacks ${runs} runs)`);
-  const words = [...(table ? table.words : []), ...(unfinished.length ? [`Not finished, hence without a rank: ${unfinished.join(", ")}.`] : [])];
+  const words = [...(table ? table.words : []), ...(unfinished.length ? [`Preliminary: ranks and tests are of the finished rows alone, and will change. Not finished, hence without a rank: ${unfinished.join(", ")}.`] : [])];
   if (currentTrack().overCap.length) words.push(`Without a rank, since they took more hours than the rules allow: ${currentTrack().overCap.join(", ")}.`);
   byId("words").replaceChildren(...words.map(wordsItem));
   byId("words-section").hidden = !words.length;

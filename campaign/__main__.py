@@ -57,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     identity.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="two such files")
     readability = parts.add_parser("readability", help="figures on how the lines of src/ read")
     readability.add_argument("--places", metavar="ROOM", help="list the lines behind the figures of one room")
+    parts.add_parser("first-evaluation", help="suite 2: what gains owe to the time before the first evaluation")
     shape = parts.add_parser("shape", help="statements of the rooms of a federation, and files of a simulated round")
     shape.add_argument("--files", action="store_true", help="list the files of the round")
     trust = parts.add_parser("trust", help="what a tenth of the clients can do to a model in spite of the guards")
@@ -131,6 +132,10 @@ def main() -> int:
         from campaign import shape
 
         return shape.report(with_files=given.files)
+    if given.part == "first-evaluation":
+        from campaign import first_evaluation
+
+        return first_evaluation.report()
     if given.part == "trust":
         from campaign import trust
 

@@ -60,7 +60,7 @@ the study whose question is nearest to yours, and put in your data, model and me
 verdicts below come from these small studies, with the seeds of their files. They show how to ask a question; they
 decide nothing about your federation. Where devices differ in speed, methods are compared at equal simulated seconds,
 and a verdict says how much traffic they had in that time (*the same*: within 5 %); elsewhere they are compared over
-the same rounds.
+the same rounds. Intervals hold for all methods of a study together: where more methods are compared, they are wider.
 
 {questions}
 """

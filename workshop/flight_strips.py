@@ -125,24 +125,7 @@ def draw_picture(runs: dict[str, tuple[list[Work], list[float]]]) -> str:
         "<title>Who is at work when, under three paces, and what becomes of the work</title>",
     ]
     for number, (name, (works, steps)) in enumerate(runs.items()):
-        top = number * (strip + GAP) + TITLE + 4
-        shown = [second for second in steps if second <= SHOWN_SECONDS]
-        ended = [work for work in works if work.fate != "still at work" and work.begins < SHOWN_SECONDS]
-        used = sum(work.fate.startswith("used") for work in ended)
-        summary = f"{len(shown)} steps, {used} of {len(ended)} trainings used"
-        lines.append(f"<text x='{LEFT}' y='{top - 8 - LINE_HEIGHT}' font-weight='bold'>{_escaped(name)}</text>")
-        lines.append(f"<text x='{LEFT}' y='{top - 8}'>{summary}</text>")
-        middle = top + strip / 2
-        lines.append(f"<text transform='translate(18 {middle}) rotate(-90)' text-anchor='middle'>clients</text>")
-        marks = "".join(f"M{_x(second):.1f} {top}v{strip}" for second in shown)
-        lines.append(f"<path d='{marks}' stroke='{TEXT}' stroke-opacity='.6' fill='none'/>")
-        for fate, colour in FATES.items():
-            bars = [_draw_bar(work, top) for work in works if work.fate == fate and work.begins < SHOWN_SECONDS]
-            lines.append(f"<path d='{''.join(bars)}' stroke='{colour}' stroke-width='{BAR}' fill='none'/>")
-        lines += [
-            f"<text x='{_x(second):.1f}' y='{top + strip + 17}' text-anchor='middle'>{second} s</text>"
-            for second in range(0, int(SHOWN_SECONDS) + 1, 10)
-        ]
+        lines += _draw_strip(name, works, steps, top=number * (strip + GAP) + TITLE + 4, height=strip)
     marks_by_word = {fate: f"h14' stroke='{colour}' stroke-width='{BAR}" for fate, colour in FATES.items()}
     marks_by_word["a step"] = f"m7 -7v14' stroke='{TEXT}"
     for place, (word, mark) in enumerate(marks_by_word.items()):
@@ -150,6 +133,30 @@ def draw_picture(runs: dict[str, tuple[list[Work], list[float]]]) -> str:
         y = height - 8 - LINE_HEIGHT * (1 - place // LEGEND_COLUMNS)
         lines.append(f"<path d='M{x} {y - 5}{mark}'/><text x='{x + 20}' y='{y}'>{word}</text>")
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _draw_strip(name: str, works: list[Work], steps: list[float], *, top: int, height: int) -> list[str]:
+    """Draw the strip of one pace: its title, the steps, a bar for each training, and the seconds below."""
+    shown = [second for second in steps if second <= SHOWN_SECONDS]
+    ended = [work for work in works if work.fate != "still at work" and work.begins < SHOWN_SECONDS]
+    used = sum(work.fate.startswith("used") for work in ended)
+    summary = f"{len(shown)} steps, {used} of {len(ended)} trainings used"
+    middle = top + height / 2
+    marks = "".join(f"M{_x(second):.1f} {top}v{height}" for second in shown)
+    lines = [
+        f"<text x='{LEFT}' y='{top - 8 - LINE_HEIGHT}' font-weight='bold'>{_escaped(name)}</text>",
+        f"<text x='{LEFT}' y='{top - 8}'>{summary}</text>",
+        f"<text transform='translate(18 {middle}) rotate(-90)' text-anchor='middle'>clients</text>",
+        f"<path d='{marks}' stroke='{TEXT}' stroke-opacity='.6' fill='none'/>",
+    ]
+    for fate, colour in FATES.items():
+        bars = [_draw_bar(work, top) for work in works if work.fate == fate and work.begins < SHOWN_SECONDS]
+        lines.append(f"<path d='{''.join(bars)}' stroke='{colour}' stroke-width='{BAR}' fill='none'/>")
+    lines += [
+        f"<text x='{_x(second):.1f}' y='{top + height + 17}' text-anchor='middle'>{second} s</text>"
+        for second in range(0, int(SHOWN_SECONDS) + 1, 10)
+    ]
+    return lines
 
 
 def _x(second: float) -> float:

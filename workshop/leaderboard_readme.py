@@ -30,16 +30,15 @@ PICTURE = (
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
 Sorted by mean rank, not by gain. *Blue*: separated from uniform by
-[Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations, corrected for all methods; a grey interval
-that excludes zero is not enough for that. {unseparated} `{own}`, which `auto` takes by default, is
-[our own method](docs/methods/{own}.md). {ahead} [The board](docs/leaderboard-2.md) has all methods, our forms that may
-know less, and the federations where others win."""
+[Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations, corrected for all methods. *Grey*: not
+separated, even if the interval excludes zero. {unseparated} `{own}` is [our own method](docs/methods/{own}.md) as
+`auto` takes it by default. {ahead} [The board](docs/leaderboard-2.md) has all methods, variants of ours that see less,
+and the federations where others win."""
 UNSEPARATED = (
-    "**{track}, no method is shown to be better than uniform, ours neither**: "
-    "it gained in {better} of {cells} (p = {p:.2g})."
+    "**{track}, no method is shown to be better than uniform, nor is ours**: it gained in {better} of {cells} "
+    "federations (p = {p:.2g})."
 )
-AHEAD = "{track}, our form `{form}` stands before it ({gain})."
-FEW_FEDERATIONS = {1: "They are too", 2: "Both are too"}  # by how many tracks
+AHEAD = "{track}, its variant `{form}` is ranked before it ({gain})."
 
 
 def top_table(board: Board) -> Table:
@@ -138,14 +137,15 @@ def _other_tracks(published: Published) -> list[str]:
     tracks = {track: published.tracks[track] for track in OTHER_TRACKS if track in published.tracks}
     sentences = []
     for track, content in tracks.items():
-        leader = best_places(content, 1)[0].row
-        sentence = f"In {content.cells} federations {OTHER_TRACKS[track]}, {_name_and_gain(leader)} leads"
+        leader = content.rows[0]
+        sentence = f"In {content.cells} federations {OTHER_TRACKS[track]}, {_name_and_gain(leader)} is ranked first"
         ours = _row_of(content, OWN)
         if leader.row != OWN and ours is not None:
-            sentence += f"; ours has {ours.gain:+z.1f}"
+            sentence += f"; `{OWN}` gained {ours.gain:+z.1f}"
         sentences.append(f"{sentence}.")
     if tracks and not any(row.separated and row.gain > 0 for content in tracks.values() for row in content.rows):
-        sentences.append(f"{FEW_FEDERATIONS[len(tracks)]} few to separate any method from uniform.")
+        counts = " or ".join(str(content.cells) for content in tracks.values())
+        sentences.append(f"With {counts} federations no method can be separated from uniform.")
     return sentences
 
 

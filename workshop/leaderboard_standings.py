@@ -15,7 +15,6 @@ from sortition.leaderboard.track_tables import OWN
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop.leaderboard_site import RESULTS
-from workshop.leaderboard_top import best_places
 
 ROWS_SHOWN = 3  # of methods that gain most
 TRACK_WORDS = {
@@ -68,13 +67,10 @@ def track_places(published: Published, method: str) -> str:
     """Return where a method and its variants stand in each track, as Markdown for the page of the method."""
     table = Table("", ["track", "row", "place", "gain over uniform, points", "separated"])
     for track, content in published.tracks.items():
-        places = {place.row.row: place.number for place in best_places(content, len(content.rows))}
-        for row in content.rows:
+        for place, row in enumerate(content.rows, start=1):
             if not _is_row_of(row.row, method):
                 continue
-            number = "variant"
-            if row.row in places:
-                number = f"{places[row.row]} of {len(places)}"
+            number = f"{place} of {len(content.rows)}"
             cells = ["–", "–"]
             if row.row != BASELINE:
                 cells = [row.gain_text, "yes" if row.separated else "no"]

@@ -1,4 +1,4 @@
-"""The top of a track of suite 2 as README and picture show it: methods of others, and our own once."""
+"""The top of a track of suite 2 as README and picture show it: methods of others, and our own in its default form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLACES = 5  # shown, and the baseline
 
 @dataclass(frozen=True)
 class Place:
-    """A method and its place by mean rank, where variants of our own method hold no place.
+    """A method and its place by mean rank among all rows of the board.
 
     Attributes:
         number: its place; 1 is best.
@@ -30,7 +30,7 @@ def is_variant(row: PublishedRow) -> bool:
 
 
 def best_places(track: PublishedTrack, number: int = PLACES) -> list[Place]:
-    """Return the best methods by mean rank, and the baseline below them where it is not among them."""
-    rows = [row for row in track.rows if not is_variant(row)]
-    places = [Place(number=place, row=row) for place, row in enumerate(rows, start=1)]
-    return [place for place in places if place.number <= number or place.row.row == BASELINE]
+    """Return the best methods by mean rank, variants of our own left out, and the baseline below them."""
+    places = [Place(number=place, row=row) for place, row in enumerate(track.rows, start=1)]
+    shown = [place for place in places if not is_variant(place.row)]
+    return shown[:number] + [place for place in shown[number:] if place.row.row == BASELINE]

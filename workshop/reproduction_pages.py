@@ -165,7 +165,7 @@ def summary(extents: Extents) -> str:
     pointer = (
         "**On CIFAR-10 our runs are too short or too few to confirm any paper's main result.** *Direction only*: the "
         "paper's method is ahead, but by less or not everywhere. "
-        f"{OTHER_READING} Figures of one reading of the paper; what others give, and all claims: "
+        f"{OTHER_READING} One reading of what the paper leaves open; other readings give other figures. All claims: "
         "[reproduction](docs/reproduction/README.md)."
     )
     return f"{table.markdown()}\n\n{wrapped(pointer)}"

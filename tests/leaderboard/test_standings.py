@@ -27,6 +27,15 @@ def test_what_a_method_asks_and_what_comes_with_updates_are_told_apart():
 def test_a_gain_that_rounds_to_zero_has_no_minus():
     assert [points_text(gain) for gain in (-0.0004, 0.0, -0.0006)] == ["+0.0", "+0.0", "-0.1"]
     row = PublishedRow(
-        row="fedcs", information="public", rank=2.0, gain=-0.04, low=-0.01, high=0.0, separated=False, p=None, better=0
+        row="fedcs",
+        information="public",
+        rank=2.0,
+        gain=-0.04,
+        low=-0.01,
+        high=0.0,
+        separated=False,
+        p=None,
+        better=0,
+        end_gain=0.0,
     )
     assert row.gain_text == "+0.0 [+0.0, +0.0]"

@@ -27,6 +27,7 @@ class PublishedRow(BaseModel):
         separated: whether it differs from uniform after Holm's correction.
         p: the p-value of that test, corrected; None for uniform itself.
         better: in how many cells its area is larger than uniform's.
+        end_gain: the same gain of the accuracy at the end.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +40,7 @@ class PublishedRow(BaseModel):
     separated: bool
     p: float | None
     better: int
+    end_gain: float
 
     @property
     def gain_text(self) -> str:
@@ -92,6 +94,7 @@ def _published_row(standing: RowStanding) -> PublishedRow:
         separated=test is not None and test.separated,
         p=None if test is None else float(f"{test.adjusted:.2g}"),
         better=standing.better,
+        end_gain=round(100 * standing.end_gain, 2),
     )
 
 

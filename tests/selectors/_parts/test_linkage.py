@@ -11,6 +11,7 @@ from sortition.selectors._parts.linkage import (
     cut_to_mass,
     directions,
     gaps_between,
+    mutual_gaps,
     tree_groups,
 )
 
@@ -48,6 +49,17 @@ def test_equal_directions_are_at_distance_zero_at_any_scale():
 def test_norms_by_hand(gap):
     rows = np.array([[0.0, 0.0], [3.0, 4.0]])
     assert gaps_between(rows, rows, gap)[0, 1] == {"l1": 7, "l2": 5}[gap]
+
+
+@pytest.mark.parametrize("gap", ["l1", "l2"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances_within_a_group_are_those_between_two_groups_to_the_byte(gap, dtype):
+    rows = RNG(2).normal(size=(40, 23)).astype(dtype)
+    rows[::3] = 0
+    expected = gaps_between(rows, rows, gap)
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_array_equal(mutual_gaps(rows, gap), expected)
+    np.testing.assert_array_equal(mutual_gaps(rows[::3], gap), 0)
 
 
 def test_ward_takes_distance_rows_as_points():

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 from scipy.cluster import hierarchy
-from scipy.spatial.distance import cdist, squareform
+from scipy.spatial.distance import cdist, pdist, squareform
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_uniformly
@@ -47,6 +47,23 @@ def gaps_between(a: Array, b: Array, gap: Gap = "angle") -> Array:
         return np.asarray(cdist(a, b, "euclidean"))
     cosine = np.clip(round_to_tie_grid(a @ b.T, 1.0), -1, 1)  # equal rows are at distance 0, whatever the rounding
     return np.asarray(np.arccos(cosine, out=cosine))
+
+
+def mutual_gaps(points: Array, gap: Gap = "angle") -> Array:
+    """Return the (n, n) distances of rows (n, d) from each other; a row is at distance 0 from itself.
+
+    L1 and L2 distances take d operations a pair. They are computed once for each pair of clients that have trained;
+    all others have the same row of zeros, which is computed with once.
+    """
+    if gap == "angle":
+        gaps = gaps_between(points, points, gap)
+        np.fill_diagonal(gaps, 0)
+        return gaps
+    is_moved = points.any(axis=1)
+    distinct = np.concatenate([points[is_moved], np.zeros((1, points.shape[1]), points.dtype)])
+    distinct_gaps = squareform(pdist(distinct, "cityblock" if gap == "l1" else "euclidean"))
+    row_of_point = np.where(is_moved, np.cumsum(is_moved) - 1, len(distinct) - 1)
+    return np.asarray(distinct_gaps[np.ix_(row_of_point, row_of_point)])
 
 
 def build_tree(gaps: Array, linkage: Linkage = "ward") -> Array:
@@ -129,8 +146,7 @@ def tree_groups(
     points = rows[among[leaves]]
     if gap == "angle":
         points = directions(points)
-    gaps = gaps_between(points, points, gap)
-    np.fill_diagonal(gaps, 0)
+    gaps = mutual_gaps(points, gap)
     if offset is not None:
         gaps += np.abs(offset[leaves, None] - offset[leaves])
     groups = cut(build_tree(gaps, linkage), leaves)

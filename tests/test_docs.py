@@ -61,7 +61,8 @@ def test_the_readme_is_short_and_says_where_sortition_runs():
     assert len(lines) <= 120
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one]
-    assert f"Python {named[0]} to {named[-1]} · Linux · {project['license']} · alpha, not released yet" in lines
+    facts = f"Python {named[0]} to {named[-1]} · Linux · {project['license']} · alpha"
+    assert any(line.startswith(facts) for line in lines)
 
 
 def test_the_readme_answers_in_two_clicks_what_newcomers_ask():
@@ -106,7 +107,10 @@ def test_readme_and_first_page_say_of_their_picture_what_it_shows():
     assert len(times) == 3
     (uniform, oort, fedgs) = [f"{fewest} to {most}" for fewest, most in times]
     for text in pages:
-        assert f"chose each {uniform} times, Oort, which looks for high losses, {oort}, FedGS {fedgs}." in text
+        assert (
+            f"chose each client {uniform} times; Oort, which looks for high losses, {oort} times; FedGS, {fedgs} times."
+            in text
+        )
 
 
 def test_the_federation_lines_of_the_server_loop(tmp_path):
@@ -258,7 +262,7 @@ def test_the_defaults_of_compare_are_those_that_the_documents_give():
     assert f"`seeds` are {DEFAULT_ROUNDS}, {default['cohort']} and {default['seeds']}." in studies
     assert DEFAULT_LOCAL["epochs"] == 1
     said = f"train an `{default['model']}` for one epoch, `batch` {DEFAULT_LOCAL['batch']}, `lr` {DEFAULT_LOCAL['lr']}."
-    assert said in readme
+    assert said in " ".join(readme.split())
 
 
 def test_the_readme_names_every_method_that_the_leaderboard_lacks():
@@ -267,7 +271,8 @@ def test_the_readme_names_every_method_that_the_leaderboard_lacks():
 
     rows = {row.row for row in load_published().tracks["seconds"].rows}
     lacks = set(discover()) - rows
-    sentence = re.search(r"`full`, which .* have no row", (ROOT / "README.md").read_text())
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    sentence = re.search(r"`full`, which .* have no row", readme)
     assert sentence is not None
     assert set(re.findall(r"`([\w-]+)`", sentence[0])) == lacks
 

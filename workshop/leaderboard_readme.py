@@ -18,10 +18,6 @@ from workshop.readme_bullets import bullets
 
 KEPT_RUNS = DOCS / "leaderboard.parquet"
 SHOWN_TRACKS = {"rounds": "by rounds", "seconds": "by the clock"}
-OTHER_TRACKS = {
-    "overlap": "where rounds overlap",
-    "adversaries": "where a tenth of the clients attack and [guards](docs/guards.md) are on",
-}
 PICTURE = (
     "![The best methods by rounds and by the clock: points of accuracy over uniform sampling, with intervals]"
     "(docs/images/leaderboard-2.svg)"
@@ -29,16 +25,15 @@ PICTURE = (
 # What the server may know of clients, by information class.
 KNOWLEDGE = {"public": "sizes", "scalars": "numbers", "labels": "label counts", "updates": "updates"}
 OURS = """\
-Sorted by mean rank, not by gain. *Blue*: separated from uniform by
-[Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations, corrected for all methods. *Grey*: not
-separated, even if the interval excludes zero. {unseparated} `{own}` is [our own method](docs/methods/{own}.md) as
-`auto` takes it by default. {ahead} [The board](docs/leaderboard-2.md) has all methods, variants of ours that see less,
-and the federations where others win."""
+`{own}` is [our own method](docs/methods/{own}.md) in the form that `auto` uses by default. Sorted by mean rank, not by
+gain. *Blue*: separated from uniform by [Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations,
+corrected for all methods; *grey*: not separated, even if the interval excludes zero. [The board](docs/leaderboard-2.md)
+has all methods, two more tracks (rounds that overlap; clients that attack), and the federations where others win."""
 UNSEPARATED = (
-    "**{track}, no method is shown to be better than uniform, nor is ours**: it gained in {better} of {cells} "
+    "**{track}, no method, ours included, is shown to be better than uniform**: ours gained in {better} of {cells} "
     "federations (p = {p:.2g})."
 )
-AHEAD = "{track}, its variant `{form}` is ranked before it ({gain})."
+AHEAD = "{track}, our variant `{form}` ranks above it ({gain})."
 
 
 def top_table(board: Board) -> Table:
@@ -75,10 +70,9 @@ def top_of_tracks(published: Published) -> str:
         parts.append(PICTURE)
     else:
         parts += [_track_table(published.tracks[track]) for track in complete]
-    unseparated = " ".join(_unseparated(published.tracks[track], SHOWN_TRACKS[track]) for track in complete)
-    ahead = " ".join(_ahead(published.tracks[track], SHOWN_TRACKS[track]) for track in complete)
-    ours = OURS.format(own=OWN, unseparated=unseparated, ahead=ahead)
-    parts.append(wrapped(" ".join([ours, *_other_tracks(published)])))
+    parts.append(wrapped(OURS.format(own=OWN)))
+    remarks = [remark(published.tracks[track], SHOWN_TRACKS[track]) for track in complete for remark in REMARKS]
+    parts.append("\n".join(wrapped(f"- {remark}", indent="  ") for remark in remarks if remark))
     return "\n\n".join(parts)
 
 
@@ -100,6 +94,9 @@ def _ahead(track: PublishedTrack, words: str) -> str:
     return ""
 
 
+REMARKS = (_unseparated, _ahead)
+
+
 def _row_of(track: PublishedTrack, name: str) -> PublishedRow | None:
     """Return the row of a method; None where the track has none."""
     return next((row for row in track.rows if row.row == name), None)
@@ -109,8 +106,8 @@ def _opening(published: Published, tracks: list[str]) -> str:
     """Say what the picture or the table is of."""
     counts = " and ".join(f"{published.tracks[track].cells} {SHOWN_TRACKS[track]}" for track in tracks)
     return wrapped(
-        "Points of mean accuracy over the run, not of the final one, that methods gain over uniform sampling in "
-        f"held-out federations, {counts}, with 95 % intervals:"
+        "Gain over uniform sampling, in points of mean accuracy over the run (not of final accuracy), with 95 % "
+        f"intervals, in held-out federations, {counts}:"
     )
 
 
@@ -130,28 +127,6 @@ def _track_table(track: PublishedTrack) -> str:
 def knowledge_text(information: str) -> str:
     """Return an information class in words."""
     return ", ".join(KNOWLEDGE[part] for part in information.split(", "))
-
-
-def _other_tracks(published: Published) -> list[str]:
-    """Say who leads the other tracks that are complete, and where our method stands there."""
-    tracks = {track: published.tracks[track] for track in OTHER_TRACKS if track in published.tracks}
-    sentences = []
-    for track, content in tracks.items():
-        leader = content.rows[0]
-        sentence = f"In {content.cells} federations {OTHER_TRACKS[track]}, {_name_and_gain(leader)} is ranked first"
-        ours = _row_of(content, OWN)
-        if leader.row != OWN and ours is not None:
-            sentence += f"; `{OWN}` gained {ours.gain:+z.1f}"
-        sentences.append(f"{sentence}.")
-    if tracks and not any(row.separated and row.gain > 0 for content in tracks.values() for row in content.rows):
-        counts = " or ".join(str(content.cells) for content in tracks.values())
-        sentences.append(f"With {counts} federations no method can be separated from uniform.")
-    return sentences
-
-
-def _name_and_gain(row: PublishedRow) -> str:
-    """Return a method with its gain and interval."""
-    return f"`{row.row}` ({row.gain_text})"
 
 
 def with_top(readme: str, board: Board, published: Published | None = None) -> str:

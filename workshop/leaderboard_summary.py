@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from sortition.leaderboard.standings import points_text
 from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
 from sortition.leaderboard.track_tables import OWN, family_table, sensitivity_table, verdict_sentences
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
+from sortition.results.statistics import LEVEL
 from sortition.results.table import Table
 from workshop import DOCS
 from workshop.leaderboard_readme import knowledge_text
@@ -51,7 +53,8 @@ of every federation and downloads. It is one file that works without a network. 
 WORDS = """## What the words mean
 
 - *Gain* is the mean difference of *area* from uniform sampling, in points; families of federations weigh equally. Area
-  is the mean accuracy over the rounds, or over the time budget.
+  is the mean accuracy over the rounds, or over the time budget. *At the end*: the same of the last evaluations. By the
+  clock, area favours methods with short rounds a little ([how much](leaderboard-rules.md#what-is-measured)).
 - *Separated from uniform*: Wilcoxon's test over the federations of the track, with Holm's correction for all rows, at
   5 %. With few federations and many rows it separates only what is clear; on the tracks with six and with four it can
   separate nothing.
@@ -95,7 +98,7 @@ def summary_page(suite: TrackSuite, configurations: Configurations, results: pl.
 
 def _answers_table(boards: dict[str, dict[str, TrackBoard]]) -> Table:
     """Return which row leads each track, and where our own method stands in its default form."""
-    table = Table("", ["question", "leads", "our default", "federations"])
+    table = Table("", ["question", "leads", "shown to be better than uniform", "our default", "federations"])
     for track, boards_of_track in boards.items():
         board = boards_of_track[DEFAULT]
         if len(board.complete) > 1:
@@ -105,6 +108,7 @@ def _answers_table(boards: dict[str, dict[str, TrackBoard]]) -> Table:
                 [
                     f"[{QUESTIONS[track]}](#track-{track})",
                     f"{_linked(leader.row)} {_unbroken(leader.gain_text)}",
+                    "yes" if leader.separated else "no",
                     _our_place(content),
                     str(content.cells),
                 ]
@@ -144,14 +148,33 @@ def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
         f"(Friedman: p = {ranking.p:.1g})."
     )
     yield DETAILS.format(title="Gains by family of federations", text=family_table(board).markdown())
-    yield DETAILS.format(title="Who leads without one data set", text=sensitivity_table(board).markdown())
+    sensitivity = f"{sensitivity_table(board).markdown()}\n\n{_least_cells_sentence(len(board.complete) - 1)}"
+    yield DETAILS.format(title="Who leads without one data set", text=sensitivity)
+
+
+def _least_cells_sentence(n_tests: int) -> str:
+    """Say below how many federations Wilcoxon's test separates nothing: its smallest p is 2 / 2ⁿ over n of them."""
+    n_cells = math.floor(math.log2(2 * n_tests / LEVEL)) + 1
+    return (
+        f"Corrected for {n_tests} tests, Wilcoxon's test can separate nothing in fewer than {n_cells} federations, "
+        "whatever the gain."
+    )
 
 
 def _standings_table(board: TrackBoard) -> Table:
     """Return a row per method with the columns that a page has room for; the board has them all."""
-    table = Table("", ["method", "the server knows", "mean rank", "gain", "separated from uniform", "better, worse"])
+    columns = [
+        "method",
+        "the server knows",
+        "mean rank",
+        "gain",
+        "at the end",
+        "separated from uniform",
+        "better, worse",
+    ]
+    table = Table("", columns)
     for standing in board.standings():
-        figures = ["–", "–", "–"]
+        figures = ["–", "–", "–", "–"]
         if standing.row != BASELINE:
             figures = _comparison_cells(standing)
         table.rows.append(
@@ -172,7 +195,7 @@ def _comparison_cells(standing: RowStanding) -> list[str]:
     if test is not None:
         separated = f"{'yes' if test.separated else 'no'}, p = {test.adjusted:.2g}"
     gain = _unbroken(f"{points_text(standing.gain)} [{points_text(standing.low)}, {points_text(standing.high)}]")
-    return [gain, separated, f"{standing.better}, {standing.worse}"]
+    return [gain, points_text(standing.end_gain), separated, f"{standing.better}, {standing.worse}"]
 
 
 def _linked(row: str) -> str:

@@ -19,32 +19,34 @@ PLACES = {  # outside of the simulator
     "NVFlare": "docs/nvflare.md",
     "your own server": "docs/start/server-loop.md",
 }
+NUMBERS = {3: "three", 4: "four", 5: "five"}
 SELECTION_COST = re.compile(r"choosing 100 of a million clients cost\? \| (\S+ m?s \(\S+\)) to (\S+ m?s \(\S+\))")
 BULLETS = """\
 - **{n_methods} methods**: published ones, baselines and one of ours, each beside [its source](docs/methods/index.md).
   **{n_papers} papers, claim by claim**: of {n_claims} claims {n_right} hold here, {n_differ} differ ({n_explained} for
-  a reason that we measured), and {n_open} [were run too little or not at all](docs/reproduction/README.md).
-- **Equal conditions**: all methods meet the same data, clients and availability, and
-  [paired statistics](docs/statistics.md) say better, worse, equal or undecided.
+  a reason we measured), and {n_open} [were tested too little or not at all](docs/reproduction/README.md).
+- **Equal conditions**: all methods get the same data, clients and availability; [paired statistics](docs/statistics.md)
+  with 95 % intervals then call each one better, worse, equal or undecided.
 - **A default to start with**: {gain}
-- **From laptop to federation**: the same method runs in the simulator and in {places}; what cannot work there is
-  refused by name.
-- **For large federations and doubtful clients**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to
-  {slowest} a round; methods see only what they [declare](docs/methods/index.md), and clients send what
-  [they allow](docs/privacy.md); [guards](docs/guards.md), once switched on, limit what
+- **One method, {n_places} places**: the same code runs in the simulator and in {places}; methods that cannot work there
+  stop with an error that says why.
+- **For large federations and untrusted clients**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to
+  {slowest} a round once it is set up; methods see only what they [declare](docs/methods/index.md), and each client
+  sends only what [it allows](docs/privacy.md); [guards](docs/guards.md), once switched on, limit what
   [hostile clients](docs/faults.md) can do.
 """
 GAIN = (
-    "`auto`, our own. In {n_cells} [simulated federations](docs/leaderboard.md) on which nothing was tuned, it gained "
-    "{gain} points of accuracy, averaged over the run, over uniform sampling."
+    "`auto` runs our own method. In {n_cells} [simulated federations](docs/leaderboard.md) on which nothing was tuned, "
+    "it gained {gain} points over uniform sampling, in accuracy averaged over the run."
 )
 GAIN_BY_CLOCK = (
-    "`auto`, our own, by label counts, sketches of updates and durations. In {n_cells} "
-    "[simulated federations](docs/leaderboard-2.md) of fast and slow devices, on which nothing was tuned, it gained "
-    "{gain} points of accuracy, averaged over the run, over uniform sampling in the same time, and {end_gain} at the "
-    "end (`{other}`, the best of others: {other_gain} and {other_end}).{by_rounds}"
+    "`auto` runs our own method, [Microcosm](docs/methods/microcosm.md), which uses label counts, sketches of updates "
+    "and training times. In {n_cells} [simulated federations](docs/leaderboard-2.md) of fast and slow devices, on "
+    "which nothing was tuned, it gained {gain} points over uniform sampling in the same time, in accuracy averaged "
+    "over the run (`{other}`, the best of others: {other_gain}), and {end_gain} at the end (`{other_at_end}`: "
+    "{other_end}). {by_rounds}"
 )
-BY_ROUNDS = " By rounds, it is not shown to be better."
+BY_ROUNDS = "Compared by rounds, it is not shown to be better."
 NO_GAIN = "`auto`, [our own method](docs/methods/microcosm.md)."
 
 
@@ -62,6 +64,7 @@ def bullets(board: Board, published: Published | None = None) -> str:
         n_explained=grades.count("explained"),
         n_open=sum(grades.count(grade) for grade in GRADES_NOT_RUN),
         gain=_gain_by_clock(published or load_published()) or _gain_by_rounds(board) or NO_GAIN,
+        n_places=NUMBERS[len(PLACES) + 1],
         places=f"{', '.join(links[:-1])} or {links[-1]}",
         fastest=fastest,
         slowest=slowest,
@@ -88,15 +91,17 @@ def _gain_by_clock(published: Published) -> str:
     if ours is None or not (ours.separated and ours.gain > 0):
         return ""
     best = max(others, key=lambda row: row.gain)
+    best_at_end = max(others, key=lambda row: row.end_gain)
     return GAIN_BY_CLOCK.format(
         n_cells=track.cells,
         gain=ours.gain_text,
         other=best.row,
         other_gain=f"{best.gain:+z.1f}",
         end_gain=f"{ours.end_gain:+z.1f}",
-        other_end=f"{best.end_gain:+z.1f}",
+        other_at_end=best_at_end.row,
+        other_end=f"{best_at_end.end_gain:+z.1f}",
         by_rounds=_by_rounds(published),
-    )
+    ).rstrip()
 
 
 def _by_rounds(published: Published) -> str:

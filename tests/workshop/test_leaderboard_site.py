@@ -15,7 +15,7 @@ from tests.workshop.browser import CHROMIUM, Browser
 from tests.workshop.leaderboard_results import made_up_results
 from workshop.leaderboard_data import Data, page_data, table_text
 from workshop.leaderboard_site import RESULTS, parquet_bytes, site_html, standings_csv
-from workshop.leaderboard_summary import PAGE, summary_page
+from workshop.leaderboard_summary import PAGE, _least_cells_sentence, summary_page
 
 from sortition.leaderboard.entrants import load_configurations
 from sortition.leaderboard.run_rows import read_cells, rows_table
@@ -230,3 +230,9 @@ def test_names_in_the_page_cannot_end_its_script(data: Data, results: pl.DataFra
     forged["tracks"]["rounds"]["tables"]["default"]["words"] = ["</script><script>alert(1)</script>"]
     text = site_html(forged, parquet_bytes(results.head(1)))
     assert len(re.findall(r"<script", text)) == 2
+
+
+@pytest.mark.parametrize(("n_tests", "n_cells"), [(29, 11), (1, 6), (25, 10)])
+def test_the_page_says_how_many_federations_a_test_needs(n_tests: int, n_cells: int) -> None:
+    assert f"in fewer than {n_cells} federations" in _least_cells_sentence(n_tests)
+    assert n_tests * 2 / 2**n_cells < 0.05 <= n_tests * 2 / 2 ** (n_cells - 1)

@@ -113,8 +113,8 @@ def _leader_sentence(standings: Sequence[RowStanding]) -> str:
 
 
 def _default_sentences(board: TrackBoard) -> list[str]:
-    """Say from which rows of others our default, which `auto` takes, is separated; Holm over these tests."""
-    other_rows = [row for row in board.complete if not row.startswith(OWN)]
+    """Say from which methods of others our default, which `auto` takes, is separated; Holm over these tests."""
+    other_rows = [row for row in board.complete if not row.startswith(OWN) and row != BASELINE]
     if OWN not in board.complete or not other_rows:
         return []
     tests = board.tests_against(OWN, other_rows)
@@ -123,7 +123,7 @@ def _default_sentences(board: TrackBoard) -> list[str]:
     ahead = [row for row in separated if board.weighted_gain(row) < own_gain]
     sentence = (
         f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(ahead)} of {len(other_rows)} "
-        "rows of others"
+        "methods of others besides uniform"
     )
     if ahead:
         largest = max(tests[row].adjusted for row in ahead)

@@ -286,6 +286,9 @@ def test_the_questions_quote_the_leaderboard():
     page = " ".join((ROOT / "docs" / "faq.md").read_text().split())
     assert f"`{str(by_clock).replace(' ', '` gains ', 1)} points of mean accuracy" in page
     assert f"its first edition gained {by_rounds};" in page
+    later = next(row for row in load_published().tracks["rounds"].rows if row.row == "microcosm")
+    assert not later.separated
+    assert f"the second edition gains {later.gain_text} by rounds, not separated from uniform" in page
 
 
 def test_the_page_of_microcosm_quotes_suite_1_with_and_without_the_synthetic_cells():

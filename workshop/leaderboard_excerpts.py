@@ -132,7 +132,7 @@ def best_methods(suite: Suite, rows: pl.DataFrame) -> str:
         return "Not run: the file of all runs has too few of them to rank methods.\n"
     gains = {standing.method: standing.gain for standing in board.standings("auc") if standing.method != BASELINE}
     parts = [
-        f"{len(board.cells)} federations of the half *held-out*, {board.common_seeds} seeds.",
+        f"The {len(board.cells)} federations of the held-out half, with {board.common_seeds} seeds.",
         _best_by_knowledge(board, gains).markdown(),
         _best_by_family(board, list(gains)).markdown(),
     ]

@@ -16,7 +16,7 @@ from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop.leaderboard_site import RESULTS
 
-ROWS_SHOWN = 3  # of methods that gain most
+ROWS_SHOWN = 3  # of the first by mean rank that gain over uniform
 TRACK_WORDS = {
     "rounds": "by rounds, all devices equally fast",
     "seconds": "by the clock, on devices that differ",
@@ -53,7 +53,7 @@ def write_standings(results_folder: Path = RESULTS, path: Path = STANDINGS_FILE)
 
 
 def best_rows(published: Published) -> str:
-    """Return who gains most in each track by what the server may know, as Markdown."""
+    """Return who is ranked first in each track by what the server may know, as Markdown."""
     if not published.tracks:
         return "No track of suite 2 is complete yet.\n"
     parts = []
@@ -86,7 +86,7 @@ def _is_row_of(row: str, method: str) -> bool:
 
 
 def _best_by_knowledge(track: PublishedTrack) -> Table:
-    table = Table("", ["the server may know", "gain most, in points of area over uniform, with 95 % interval"])
+    table = Table("", ["the server may know", "first by mean rank, with points of area over uniform and 95 % interval"])
     for words, classes in KNOWLEDGE.items():
         possible = {row.row for row in track.rows if _classes(row.information) <= classes and row.row != BASELINE}
         named = []

@@ -64,7 +64,7 @@ all of them available, over 30 rounds: `sortition show {name} --model mlp`. {sca
 LEVELS = (  # what a server may know, from little to much
     "who is available",
     "sizes of clients",
-    "label counts (without them `microcosm` goes by sketches of updates, or by sizes)",
+    "label counts",
     "how long clients take",
     "numbers that single clients send: losses, accuracies, norms",
     "single updates or gradients (no secure aggregation)",

@@ -25,13 +25,14 @@ AVAILABILITY_CODES = {  # of FedGS's modes → who can be reached
     "YC": "labels take turns",
 }
 WORDS = (
-    "*Agrees*, *direction only* (the paper's method is ahead, but by less than there or not everywhere), *not "
-    "reproduced*, *too short to test*: the verdict on our figures beside the paper's. It compares means over seeds, "
-    "as the papers do; the paired statistics below are stricter, and may call the same order undecided. The other "
-    "columns count what the paper says there. *Right, on a cut run*: with fewer rounds than in the paper, with one or "
-    "two seeds where it has more, with another model, or on data of which it does not say so. *Different, with a "
-    "measured reason*: a run or a computation in full shows why. *Too short or not run*: what was run does not decide "
-    "the claim, or nothing was run. Every claim, and questions that the paper does not ask: [all papers](README.md)."
+    "*Agrees* (its main statement holds, single claims may not), *direction only* (the paper's method is ahead, but by "
+    "less than there or not everywhere), *not reproduced*, *too short to test*: the verdict on our figures beside the "
+    "paper's. It compares means over seeds, as the papers do; the paired statistics below are stricter, and may call "
+    "the same order undecided. The other columns count what the paper says there. *Right, on a cut run*: with fewer "
+    "rounds than in the paper, with one or two seeds where it has more, with another model, or on data of which it "
+    "does not say so. *Different, with a measured reason*: a run or a computation in full shows why. *Too short or not "
+    "run*: what was run does not decide the claim, or nothing was run. Every claim, and questions that the paper does "
+    "not ask: [all papers](README.md)."
 )
 CLAIM_COLUMNS = {  # heading → grades that it counts
     "right": ("right",),

@@ -11,7 +11,7 @@ from sortition.reproduction.preset_page import page_head, split_sections
 from sortition.results.table import Table
 from workshop import DOCS
 from workshop.gallery import heading_anchor
-from workshop.reproduction_pages import GRADES, GRADES_MET, extents_of
+from workshop.reproduction_pages import GRADES, GRADES_MET, extents_of, share_of
 
 FOLDER = DOCS / "reproduction"
 QUESTION = "does the paper hold here?"
@@ -25,12 +25,22 @@ AVAILABILITY_CODES = {  # of FedGS's modes → who can be reached
     "YC": "labels take turns",
 }
 WORDS = (
-    "*Agrees*, *direction only* (the paper's method is ahead, but by less than there or not everywhere), *not "
-    "reproduced*: the verdict on our figures beside the paper's, by means over seeds as in the papers; the paired "
-    "statistics below are stricter, and may call the same order undecided. *Claims*: of what the paper says there, how "
-    "much is right or differs with a measured reason. *Cut*: fewer runs than it takes to say; *absent*: nothing was "
-    "run. Every claim, and questions that the paper does not ask: [all papers](README.md)."
+    "*Agrees* (its main statement holds, single claims may not), *direction only* (the paper's method is ahead, but by "
+    "less than there or not everywhere), *not reproduced*, *too short to test*: the verdict on our figures beside the "
+    "paper's. It compares means over seeds, as the papers do; the paired statistics below are stricter, and may call "
+    "the same order undecided. The other columns count what the paper says there. *Right, on a cut run*: with fewer "
+    "rounds than in the paper, with one or two seeds where it has more, with another model, or on data of which it "
+    "does not say so. *Different, with a measured reason*: a run or a computation in full shows why. *Too short or not "
+    "run*: what was run does not decide the claim, or nothing was run. Every claim, and questions that the paper does "
+    "not ask: [all papers](README.md)."
 )
+CLAIM_COLUMNS = {  # heading → grades that it counts
+    "right": ("right",),
+    "right, on a cut run": ("right-cut",),
+    "different, with a measured reason": ("explained",),
+    "different": ("different",),
+    "too short or not run": ("cut", "absent"),
+}
 
 
 def write_answers() -> None:
@@ -76,29 +86,33 @@ def _main_result(items: list[Item]) -> list[str]:
 
 
 def coverage_sentence(items: list[Item]) -> str:
-    """Count the claims of a paper by grade, in one sentence."""
+    """Count the claims of a paper by grade, and give the shares that are right, and right or explained."""
     grades = [claim.grade for item in items for claim in item.claims]
     counts = {heading: grades.count(grade) for grade, heading in GRADES.items() if grades.count(grade)}
     first, *others = [f"{count} {heading}" for heading, count in counts.items()]
     others_text = "".join(f"; {words}" for words in others)
     number, heading = first.split(" ", maxsplit=1)
-    return f"**{number} of {len(grades)} claims {heading}{others_text}.**"
+    right = share_of(grades, ("right",))
+    met = share_of(grades, GRADES_MET)
+    return (
+        f"**{number} of {len(grades)} claims {heading}{others_text}.** Right: {right} %; right or different with a "
+        f"measured reason: {met} %, cut runs left out."
+    )
 
 
 def _verdict_table(items: list[Item], *, extents: Mapping[str, Extent], page: str) -> Table:
-    """Return a row for each table, figure or theorem of the paper: verdict, how much was run, claims met."""
-    table = Table("", ["table or figure", "verdict", "what was run", "claims"])
+    """Return a row for each table, figure or theorem of the paper: verdict, how much was run, claims by grade."""
+    table = Table("", ["table or figure", "verdict", "what was run", *CLAIM_COLUMNS])
     anchors = section_anchors()
     for item in items:
         extent = extents.get(item.preset)
-        met = sum(claim.grade in GRADES_MET for claim in item.claims)
-        claims = f"{met} of {len(item.claims)}"
+        counts = [str(sum(claim.grade in grades for claim in item.claims)) for grades in CLAIM_COLUMNS.values()]
         if extent is None:
-            table.rows.append([item.what, "not run", "–", claims])
+            table.rows.append([item.what, "not run", "–", *counts])
             continue
         file = "" if extent.page == page else extent.page
         name = f"[{item.what}]({file}#{anchors[item.preset]})"
-        table.rows.append([name, item.verdict, extent.state, claims])
+        table.rows.append([name, item.verdict, extent.state, *counts])
     return table
 
 

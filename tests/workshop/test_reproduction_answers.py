@@ -40,11 +40,13 @@ def test_an_answer_has_a_line_for_every_table_of_the_paper(paper):
     items = [item for item in load_items() if item.paper == paper and item.claims]
     rows = answer[: answer.index(WORDS)].splitlines()[8:]
     for item, row in zip(items, [row for row in rows if row], strict=True):
-        _, what, verdict, ran, claims, _ = (cell.strip() for cell in row.split("|"))
+        _, what, verdict, ran, *counts, _ = (cell.strip() for cell in row.split("|"))
         assert item.what in what
         assert verdict == (item.verdict if item.preset in EXTENTS else "not run")
         assert ran == (EXTENTS[item.preset].state if item.preset in EXTENTS else "–")
-        assert claims.endswith(f" of {len(item.claims)}")
+        grades = [claim.grade for claim in item.claims]
+        assert sum(map(int, counts)) == len(grades)
+        assert counts[:4] == [str(grades.count(grade)) for grade in ("right", "right-cut", "explained", "different")]
 
 
 @pytest.mark.parametrize("paper", PAGES)
@@ -61,14 +63,20 @@ def test_the_anchors_of_an_answer_are_headings(paper):
 def test_the_sentence_counts_claims_by_grade():
     claims = [Claim(says=f"{number}", grade=grade) for number, grade in enumerate(("right", "right", "cut"))]
     item = Item(paper="One", what="Table", claims=tuple(claims))
-    assert coverage_sentence([item]) == "**2 of 3 claims right; 1 cut.**"
+    assert coverage_sentence([item]).startswith("**2 of 3 claims right; 1 too short to test.** Right: 66.7 %; ")
+
+
+def test_what_differs_for_a_reason_is_not_counted_as_right():
+    claims = [Claim(says=f"{number}", grade=grade) for number, grade in enumerate(("right", "explained", "right-cut"))]
+    sentence = coverage_sentence([Item(paper="One", what="Table", claims=tuple(claims))])
+    assert "Right: 33.3 %; right or different with a measured reason: 66.7 %" in sentence
 
 
 def test_a_table_without_a_page_was_not_run():
     fedgs = next(item for item in load_items() if item.what == "Table 2, CIFAR-10; Figs. 4, 5, 7 (a)")
     extents = {preset: extent for preset, extent in EXTENTS.items() if preset != fedgs.preset}
     row = next(line for line in answer_markdown("FedGS", extents).splitlines() if fedgs.what in line)
-    assert [cell.strip() for cell in row.split("|")[1:-2]] == [fedgs.what, "not run", "–"]
+    assert [cell.strip() for cell in row.split("|")[1:4]] == [fedgs.what, "not run", "–"]
     cut = {**EXTENTS, fedgs.preset: replace(EXTENTS[fedgs.preset], rounds="7")}
     assert "rounds 7," in answer_markdown("FedGS", cut)
 

@@ -110,10 +110,12 @@ def test_coverage_counts_every_claim_once():
         if not claims:
             assert paper not in rows
             continue
-        *counts, total = map(int, rows[paper][:-1])
+        *counts, total = map(int, rows[paper][:-3])
         assert sum(counts) == total == len(claims)
         met = sum(claim.grade in ("right", "explained") for claim in claims)
-        assert rows[paper][-1] == f"{100 * met / total:.1f}"
+        right = sum(claim.grade == "right" for claim in claims)
+        on_cut_runs = sum(claim.grade == "right-cut" for claim in claims)
+        assert rows[paper][-3:] == [f"{100 * n / total:.1f}" for n in (right, met, met + on_cut_runs)]
 
 
 def test_the_package_and_the_readme_show_what_the_pages_show():
@@ -151,6 +153,7 @@ def test_every_entry_is_listed_under_its_paper_with_state_setting_result_and_ver
                 assert f"  - Verdict: **{item.verdict}**." in entry
             else:
                 assert item.why in entry
+                assert "  - Verdict: **not run**." in entry
 
 
 def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page():

@@ -69,8 +69,9 @@ class Claim:
 
     Attributes:
         says: the claim.
-        grade: how far it was met here: "right", "explained" (different, with a measured reason), "different", "cut"
-            (fewer runs than it takes to say) or "absent" (nothing was run).
+        grade: how far it was met here: "right", "right-cut" (right on a cut run, as docs/reproduction/README.md
+            defines it), "explained" (different, with a measured reason), "different", "cut" (too short to test) or
+            "absent" (not run).
     """
 
     says: str
@@ -103,7 +104,8 @@ class Item:
         published: the setting as the paper has it.
         released: the setting as the released code or configuration has it; empty where nothing was released.
         read: the setting as it is read here.
-        verdict: "agrees", "direction only", "not reproduced" or "no published table"; empty where nothing was run.
+        verdict: "agrees", "direction only", "not reproduced", "too short to test" or "no published table"; empty where
+            nothing was run.
         result: what was found, in a sentence.
         headline: the result as the project's README shows it; None for entries that it does not show.
         other: what another reading of the paper gives.

@@ -122,7 +122,7 @@ class AuditLog:
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
         """Start a turn, and forget one that was abandoned or is repeated."""
-        self._write_before(self._registrar.events)
+        self._write_before(self._registrar.n_log_entries)
         self._available = available
         self._budget = budget
         self._questions = []
@@ -168,7 +168,7 @@ class AuditLog:
             "excused": sorted(turn.excused & turn.blamed.keys()) or None,
             "scales": json_value(turn.scales) or None,
         }
-        event_number = self._registrar.events
+        event_number = self._registrar.n_log_entries
         if self._registrar.is_dispatched(turn):
             event_number -= 1  # the round's entry replaces the one of its selection
         self._keep_pending(event_number, cast(RoundEntry, drop_empty_keys(entry)))
@@ -184,12 +184,12 @@ class AuditLog:
             "in_flight": encode_other_ids(turn.in_flight, implied=NOBODY),
             "rejected": json_value(turn.rejected) or None,
         }
-        self._keep_pending(self._registrar.events, cast(RoundEntry, drop_empty_keys(entry)))
+        self._keep_pending(self._registrar.n_log_entries, cast(RoundEntry, drop_empty_keys(entry)))
 
     def gave_up(self, ids: Ids, reason: str) -> None:
         """Note whose work has ended without an update."""
         entry: GivenUpEntry = {"event": GIVEN_UP, "ids": encode_ids(np.sort(ids)), "reason": reason}
-        self._keep_pending(self._registrar.events, entry)
+        self._keep_pending(self._registrar.n_log_entries, entry)
 
     def stepped(self, step: ServerStep, reports: Reports) -> None:
         """Note a step's entry: whose updates arrived, how stale, and with what weights they were used."""
@@ -211,11 +211,11 @@ class AuditLog:
             "blamed": json_value(dict(step.blamed)) or None,
             "excused": sorted(set(step.excused) & step.blamed.keys()) or None,
         }
-        self._keep_pending(self._registrar.events, drop_empty_keys(entry))
+        self._keep_pending(self._registrar.n_log_entries, drop_empty_keys(entry))
 
     def flush(self) -> None:
         """Write all lines of what has happened."""
-        self._write_before(self._registrar.events + 1)
+        self._write_before(self._registrar.n_log_entries + 1)
 
     def _write_before(self, event_number: int) -> None:
         """Write the entries of events before this one."""

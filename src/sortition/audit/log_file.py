@@ -44,8 +44,8 @@ class LogFile:
         """
         self.close()
         entries = 0
-        if registrar.events or self._commits_to(registrar.seed):
-            entries = registrar.events + 1  # and the header
+        if registrar.n_log_entries or self._commits_to(registrar.seed):
+            entries = registrar.n_log_entries + 1  # and the header
         self._lock(entries)
         last_hash = ""
         last_population = ""

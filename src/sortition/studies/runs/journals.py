@@ -45,7 +45,7 @@ class Journals:
         return journal
 
     def _open_log(self, path: Path, registrar: Registrar) -> AuditLog:
-        n_entries = registrar.events + 1 if registrar.events else 0  # the header is one line more
+        n_entries = registrar.n_log_entries + 1 if registrar.n_log_entries else 0  # the header is one line more
         journal = self._open(path, n_entries)
         last_hash = _last_hash(journal) if n_entries else ""
         return AuditLog(registrar, derive_salt(registrar.seed), write=journal.write, entries=n_entries, last=last_hash)

@@ -44,7 +44,7 @@ from sortition.audit.entry_writer import (
 )
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Ids
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
@@ -55,8 +55,6 @@ from sortition.core.registrar import Registrar
 from sortition.core.selector import Needs
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-
-NOBODY: Ids = np.empty(0, np.int64)
 
 
 def draw_salt() -> bytes:

@@ -54,10 +54,11 @@ from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TIE_TOLERANCE
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.distances import distances_between, enlarge_table, pairwise_distances
+from sortition.selectors._parts.distances import distances_between, pairwise_distances
 from sortition.selectors._parts.facility import greedy_cover, nearest_chosen, represented_mass
 from sortition.selectors._parts.facility_sampled import (
     SHORT_WIDTH,
+    make_room,
     sample_size,
     sampled_cover,
     shorten_rows,
@@ -155,7 +156,7 @@ class LongFed(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Follow Algorithm 2, lines 5 to 9."""
         available = round.available
-        keeps_pairs = self._make_room(state)
+        keeps_pairs = make_room(state, self.exact_up_to, unknown=np.nan)
         if keeps_pairs and state.rounds == 0 and self.first == "everyone":
             return self._cohort(available, self._mass(round, available), full=True)
         askable = available
@@ -260,17 +261,6 @@ class LongFed(Selector[Memory]):
         return Cohort.uniform(ids, full=full, notes=notes or {})
 
     # -- what is known of updates ----------------------------------------------------------------------------------
-
-    def _make_room(self, state: Memory) -> bool:
-        """Make room for clients that joined, and say whether all pairs are kept."""
-        keeps_pairs = state.n_clients <= self.exact_up_to
-        if keeps_pairs:
-            state.distance = enlarge_table(state.distance, state.n_clients, np.nan)
-            return True
-        state.distance = None
-        if state.rows.shape[1] > SHORT_WIDTH:
-            state.rows = shorten_rows(state.rows, SHORT_WIDTH).astype(np.float32)
-        return False
 
     def _learn(self, state: Memory, reading: Reading) -> None:
         """Store the updates of those who answered, and the distances of all their pairs (eq. 5)."""

@@ -9,6 +9,11 @@ from sortition.core.arrays import Array, Floats
 ROUNDING_OF_SQUARES = 1e-13  # of the squared norms of two rows: a squared distance below it is a rounding error
 
 
+def squared_lengths(rows: Array) -> Floats:
+    """Return ‖row‖² of each row (n, d), summed in double precision, shape (n,)."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+
+
 def distances_between(a: Array, b: Array) -> Floats:
     """Return ‖a_i − b_j‖, shape (len(a), len(b)).
 

@@ -8,6 +8,7 @@ twice. The passes are what makes this better than solving a subsample: medoids c
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,7 +17,7 @@ from sortition.core.arrays import Array, Floats, Ids, fix_width
 from sortition.core.sampling import take_largest_unsorted
 from sortition.core.signals import buckets_and_signs
 from sortition.core.ties import first_smallest, round_to_tie_grid
-from sortition.selectors._parts.distances import distances_between
+from sortition.selectors._parts.distances import distances_between, enlarge_table
 from sortition.selectors._parts.facility import greedy_cover, nearest_chosen
 
 SHORT_WIDTH = 64  # numbers that are kept of a client's vector where there are too many clients for all pairs
@@ -53,6 +54,34 @@ def store_rows(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
     rows = fix_width(rows, short.shape[1])
     rows[ids] = short
     return rows
+
+
+class VectorMemory(Protocol):
+    """What a method remembers that covers all clients by one vector each, such as an update or a gradient.
+
+    Attributes:
+        n_clients: N.
+        rows: (N, width) the clients' vectors, or sketches of them.
+        distance: (N, N) distances between all pairs; None where there are too many clients.
+    """
+
+    n_clients: int
+    rows: Array
+    distance: Floats | None
+
+
+def make_room(state: VectorMemory, exact_up_to: int, unknown: float) -> bool:
+    """Make room for clients that joined, and tell whether the distances of all pairs are kept.
+
+    Up to ``exact_up_to`` clients they are, with ``unknown`` for pairs with a newcomer; beyond, vectors are shortened.
+    """
+    if state.n_clients <= exact_up_to:
+        state.distance = enlarge_table(state.distance, state.n_clients, unknown)
+        return True
+    state.distance = None
+    if state.rows.shape[1] > SHORT_WIDTH:
+        state.rows = shorten_rows(state.rows, SHORT_WIDTH).astype(np.float32)
+    return False
 
 
 def sampled_cover(

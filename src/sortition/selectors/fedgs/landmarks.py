@@ -16,6 +16,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.ties import round_to_tie_grid
+from sortition.selectors._parts.distances import squared_lengths
 from sortition.selectors.fedgs.exact_products import products
 from sortition.selectors.fedgs.similar_rows import find_most_similar, find_nearest
 
@@ -134,8 +135,6 @@ def lengths_between(left: Array, right: Array, length: Length) -> Array:
 
 def _edge_lengths(rows: Array, nodes: Array, positions: Ids, similarity: Array, length: Length) -> Array:
     """Return lengths (n, k) of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
-    row_squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    node_squares = np.einsum("ij,ij->i", nodes, nodes, dtype=np.float64)
-    total = row_squares[:, None] + node_squares[positions]
+    total = squared_lengths(rows)[:, None] + squared_lengths(nodes)[positions]
     is_same = total - 2 * similarity <= SAME_PLACE * total
     return np.asarray(np.where(is_same, 0, length(similarity)), np.float32)

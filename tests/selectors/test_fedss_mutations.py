@@ -20,7 +20,7 @@ def some_seed_of_cs_ucb_q_differs():
 
 PLACES = [
     (fedss.FedSS, "_draw_from_stratum", "draw_uniformly(pool", "draw_uniformly(pool[::-1]"),  # other people
-    (fedss.FedSS, "_draw_from_stratum", "if not worth.any()", "if True"),  # heads, not data, inside a stratum
+    (fedss.FedSS, "_draw_from_stratum", "if not relative_weight.any()", "if True"),  # heads, not data, inside a stratum
     (
         fedss.FedSS,
         "_allocate_seats",

@@ -103,12 +103,12 @@ def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
     n = len(links) + 1
     if n == 1:
         return np.zeros(1, np.int64)
-    total = np.asarray(mass, np.float64).tolist()  # plain numbers: a merge needs those of the merges before it
-    for left, right in links[:, :2].astype(np.int64).tolist():
-        total.append(total[left] + total[right])
-    weighed = links.copy()
-    weighed[:, 2] = total[n:]
-    return np.asarray(hierarchy.fcluster(weighed, capacity, "distance") - 1, np.int64)
+    subtree_mass = np.asarray(mass, np.float64).tolist()  # plain numbers: a merge needs those of the merges before it
+    for first, second in links[:, :2].astype(np.int64).tolist():
+        subtree_mass.append(subtree_mass[first] + subtree_mass[second])
+    links_by_mass = links.copy()
+    links_by_mass[:, 2] = subtree_mass[n:]
+    return np.asarray(hierarchy.fcluster(links_by_mass, capacity, "distance") - 1, np.int64)
 
 
 def tree_groups(
@@ -167,11 +167,11 @@ def tree_groups(
 def _sample_leaves(has_update: Array, size: int, rng: np.random.Generator) -> Ids:
     """Draw random leaves; rows that are not zero come first, since clients without an update are all alike."""
     updated = np.flatnonzero(has_update)
-    still = np.flatnonzero(~has_update)
-    n_updated = min(updated.size, size - min(still.size, 1))
+    not_updated = np.flatnonzero(~has_update)
+    n_updated = min(updated.size, size - min(not_updated.size, 1))
     drawn_updated = draw_uniformly(updated, n_updated, rng)
-    drawn_still = draw_uniformly(still, size - n_updated, rng)
-    return np.sort(np.concatenate([drawn_updated, drawn_still]))
+    drawn_others = draw_uniformly(not_updated, size - n_updated, rng)
+    return np.sort(np.concatenate([drawn_updated, drawn_others]))
 
 
 def _nearest_centres(
@@ -185,9 +185,8 @@ def _nearest_centres(
         if gap == "angle":
             points = directions(points)
         if gap == "angle" and (offset is None or centre_offset is None):
-            nearest[block] = round_to_tie_grid(points @ centres.T, 1.0).argmax(
-                axis=1
-            )  # the smallest angle: the largest cosine
+            cosines = round_to_tie_grid(points @ centres.T, 1.0)
+            nearest[block] = cosines.argmax(axis=1)  # the smallest angle
             continue
         gaps = gaps_between(points, centres, gap)
         if offset is not None and centre_offset is not None:

@@ -57,7 +57,7 @@ from sortition.selectors.fedgs.graph import Edges, cosines
 from sortition.selectors.fedgs.landmarks import shortlist
 from sortition.selectors.fedgs.sampled_graph import SampledGraph
 
-FACTS = {"labels": "label_counts", "features": "features"}
+FACT_OF_GRAPH = {"labels": "label_counts", "features": "features"}
 CHUNK = 65_536  # clients that are placed together
 Number = Annotated[float, Field(ge=0)]
 
@@ -82,14 +82,14 @@ class Memory(State):
 
 @dataclass
 class PairMemory(Memory):
-    """The same with the products of pairs (N, N); NaN where two clients never met."""
+    """What ``Memory`` holds, and the products of pairs (N, N); NaN where two clients never met."""
 
     products: Floats = per_pair(np.nan)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Among whom the solver chooses.
+    """The clients among whom the solver chooses, and how far they are apart.
 
     Attributes:
         ids: (n,) the clients.
@@ -154,8 +154,8 @@ class FedGS(Selector[Memory]):
     @property
     def needs(self) -> Needs:
         """Read the sizes, and read or ask for what the graph is made of."""
-        if self.graph in FACTS:
-            return Needs(reads=("sizes", FACTS[self.graph]))
+        if self.graph in FACT_OF_GRAPH:
+            return Needs(reads=("sizes", FACT_OF_GRAPH[self.graph]))
         return Needs(reads=("sizes",), asks=(self.signal,))
 
     @property
@@ -195,7 +195,7 @@ class FedGS(Selector[Memory]):
             if strangers.size:
                 answer = yield Measure(self.signal, strangers)
                 self.draw_pairs(state, store_products(state.products, strangers, answer))
-        elif newcomers.size and self.graph in FACTS:
+        elif newcomers.size and self.graph in FACT_OF_GRAPH:
             self.draw(state, round, round.population.known_ids)
         elif newcomers.size:
             reading = yield Measure(self.signal, newcomers)
@@ -216,8 +216,8 @@ class FedGS(Selector[Memory]):
 
     def rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
         """Return rows by which these clients are compared (n, d): their inner products are the similarities."""
-        if self.graph in FACTS:
-            return self.rule.place_rows(getattr(round.population, FACTS[self.graph])[ids])
+        if self.graph in FACT_OF_GRAPH:
+            return self.rule.place_rows(getattr(round.population, FACT_OF_GRAPH[self.graph])[ids])
         return self.rule.place_rows(state.features[ids])
 
     def draw(self, state: Memory, round: Round, ids: Ids) -> None:

@@ -116,21 +116,21 @@ def shortlist(score: Array, home: Ids, size: int, rng: np.random.Generator) -> I
     return np.sort(np.concatenate([best, spread]))
 
 
-def shorten(ways: Array, left: Array, right: Array) -> None:
-    """Replace ways (n, m) by min over k of left[:, k] + right[k] where that is shorter.
+def shorten(ways: Array, outward: Array, onward: Array) -> None:
+    """Replace ways (n, m) by those over one of k stops where they are shorter: outward (n, k), then onward (k, m).
 
-    A k whose shortest sum is no shorter than the longest way of a row changes nothing there, and most are such.
+    A stop whose shortest sum is no shorter than the longest way of a row changes nothing there, and most are such.
     """
-    useful = left + right.min(axis=1) < ways.max(axis=1, keepdims=True)
-    for ways_row, left_row, useful_row in zip(ways, left, useful, strict=True):
-        ks = useful_row.nonzero()[0]
-        if ks.size:
-            np.minimum(ways_row, (left_row[ks, None] + right[ks]).min(axis=0), out=ways_row)
+    is_useful = outward + onward.min(axis=1) < ways.max(axis=1, keepdims=True)
+    for ways_row, outward_row, is_useful_row in zip(ways, outward, is_useful, strict=True):
+        stops = is_useful_row.nonzero()[0]
+        if stops.size:
+            np.minimum(ways_row, (outward_row[stops, None] + onward[stops]).min(axis=0), out=ways_row)
 
 
-def lengths_between(left: Array, right: Array, length: Length) -> Array:
-    """Return the lengths (n, m) of the edges between rows."""
-    return np.asarray(length(products(left, right)), np.float32)
+def lengths_between(rows: Array, others: Array, length: Length) -> Array:
+    """Return the lengths (n, m) of the edges between rows (n, d) and others (m, d)."""
+    return np.asarray(length(products(rows, others)), np.float32)
 
 
 def _edge_lengths(rows: Array, nodes: Array, positions: Ids, similarity: Array, length: Length) -> Array:

@@ -58,9 +58,9 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.mixtures import (
-    FLAT,
     LABELS_TRADE_OFF,
     LARGEST_TRADE_OFF,
+    SMALLEST_SPREAD,
     between_clients,
     spread_of,
     unit_scale,
@@ -101,7 +101,7 @@ class Memory(State):
 
 @dataclass
 class LossMemory(Memory):
-    """The same with the losses that clients reported last, and how far they fell where a client was due more."""
+    """What ``Memory`` holds, the losses reported last, and how far they fell where a client was due more."""
 
     loss: Floats = per_client(np.nan)
     loss_record: Floats = per_client(FIRST_RECORD)
@@ -109,7 +109,7 @@ class LossMemory(Memory):
 
 @dataclass
 class PairMemory(Memory):
-    """The same with the products of pairs (N, N); NaN where two clients never met."""
+    """What ``Memory`` holds, and the products of pairs (N, N); NaN where two clients never met."""
 
     products: Floats = per_pair(np.nan)
 
@@ -264,7 +264,7 @@ class Microcosm(Selector[Memory]):
         return PairMemory(n_clients)
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Ask new pairs for their products, where they are wanted; then choose and weigh."""
+        """Ask for what is not known yet (products of pairs, durations), then choose and weigh."""
         if isinstance(state, PairMemory):
             without_products = find_without_products(state.products, round.available)
             if without_products.size:
@@ -297,7 +297,7 @@ class Microcosm(Selector[Memory]):
             common=parts.common,
             places=round.places,
             floors=np.zeros(round.available.size),
-            lot=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
+            random_order=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
         )
         notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(parts.trade_off, 6))}
         if self._counts_seconds(round):
@@ -313,7 +313,7 @@ class Microcosm(Selector[Memory]):
             portrait = decision.portrait
             notes.update(seconds=float(np.round(decision.limit, 3)), too_slow=decision.too_slow, due=decision.due)
         else:
-            portrait = sitting.portrait(sitting.lot)
+            portrait = sitting.portrait(sitting.random_order)
         members = portrait.members
         weights = portrait.weights
         notes["mixture"] = float(np.round(np.linalg.norm(features.phi[members].T @ weights), 6))
@@ -410,7 +410,7 @@ class Microcosm(Selector[Memory]):
         asks for each client's share of the data, not for what the ledger owes: with e = λ̂,
         e‖p + d − a‖² + (1 − e)‖p − a‖² = ‖p + e·d − a‖² up to a constant.
         """
-        scale = 1 / max(kappa, FLAT)
+        scale = 1 / max(kappa, SMALLEST_SPREAD)
         by_kappa = UpdateParts(
             trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
             common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
@@ -456,7 +456,7 @@ class Microcosm(Selector[Memory]):
             if signal == TRAINING_LOSS:
                 self._learn_losses(state, feedback)
             else:
-                self._learn(state, feedback.report(signal))
+                self._learn_features(state, feedback.report(signal))
 
     def _learn_losses(self, state: Memory, feedback: Feedback) -> None:
         """Keep what clients reported, and whether losses of those that were due more have fallen."""
@@ -479,8 +479,8 @@ class Microcosm(Selector[Memory]):
             return self.forgetting
         return min(0.9, round.budget / (2 * round.n_clients))
 
-    def _learn(self, state: Memory, reading: Reading) -> None:
-        """Make features the mean of the old and the new ones; λ looks at the last update alone."""
+    def _learn_features(self, state: Memory, reading: Reading) -> None:
+        """Store the mean of old and new features or, where updates serve to estimate λ alone, the last updates."""
         if not len(reading):
             return
         values = reading.values.reshape(len(reading), -1)

@@ -33,7 +33,7 @@ from sortition.core.intake import Intake, UpdateVerdict, attach_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
 from sortition.core.population import Population
-from sortition.core.questions import NEVER, Feedback, Reading
+from sortition.core.questions import NO_DURATIONS, Feedback, Reading
 from sortition.core.saved_state import LastSelection, RegistrarMemory
 from sortition.core.selector import AnySelector, Needs, Selector, resolve_for
 from sortition.core.signals import ModelSize
@@ -218,7 +218,7 @@ class Registrar:
             deadline=moment.deadline,
         )
         eligible = _leave_out(ids, excluded)
-        admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
+        admitted = self.eligibility.admit(eligible, int(budget), version=self.version, seed=self.seed, index=self.index)
         round: Round | None = None
         if admitted.ids.size:
             round = replace_available(choice, admitted.ids)
@@ -673,7 +673,7 @@ class Registrar:
             state = turn.state
         if turn.round is not None and self._observes():
             state = state.copy()
-            seconds = NEVER
+            seconds = NO_DURATIONS
             if durations is not None:
                 seconds = durations[: usable.size]
             feedback = Feedback(

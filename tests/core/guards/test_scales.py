@@ -211,7 +211,7 @@ def test_a_loss_that_is_larger_than_usual_is_clipped_and_nobody_is_blamed():
     assert turn.guarded["winsorised"] == 3
     federation.finish(turn)
     assert not federation.strikes.any()
-    reading, clipped = winsorise(Reading(np.arange(5), np.array([1e6, 1e6, 1e6, 1.0, 1.0])), 3, most=10 * scale)
+    reading, clipped = winsorise(Reading(np.arange(5), np.array([1e6, 1e6, 1e6, 1.0, 1.0])), 3, upper_limit=10 * scale)
     assert reading.values.max() == 10 * scale
     assert clipped == 3
 

@@ -109,7 +109,7 @@ class DivFL(Selector[Memory]):
         )
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Ask clients without a gradient (or all), then cover everybody known by the available."""
+        """Ask clients without a gradient (or all) for it, then choose the available ones that cover all known ones."""
         available = round.available
         keeps_pairs = make_room(state, self.exact_up_to, unknown=0.0)
         askable = available
@@ -155,9 +155,9 @@ class DivFL(Selector[Memory]):
         return pool[picks], represented_mass(table[picks])
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> tuple[Ids, Floats]:
-        """Cover a sample of the known clients, where there are more than ``exact_up_to``.
+        """Choose clients that cover a sample of the known ones, where there are more than ``exact_up_to``.
 
-        Some candidates are searched first; then everybody in the pool may take the place of a chosen one.
+        They are chosen among some candidates first; then everybody in the pool may take the place of a chosen one.
         """
         if pool.size == 0:
             return pool, np.empty(0)

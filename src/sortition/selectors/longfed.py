@@ -87,7 +87,13 @@ class Memory(State):
 
 @dataclass(frozen=True)
 class Cover:
-    """The clients that cover all, how much mass each stands for (k,), and a picture of it."""
+    """The chosen clients, which cover all known ones.
+
+    Attributes:
+        ids: (k,) the chosen clients.
+        mass: (k,) how much mass each of them stands for.
+        note: a picture of it, in rounds that have one.
+    """
 
     ids: Ids
     mass: Floats
@@ -192,7 +198,7 @@ class LongFed(Selector[Memory]):
     # -- selection, Algorithm 1 ------------------------------------------------------------------------------------
 
     def _cover(self, state: Memory, round: Round, pool: Ids) -> Cover:
-        """Cover every known client; every known available one is a candidate."""
+        """Choose, of all known available clients, those that cover all known clients."""
         known_ids = np.flatnonzero(state.has_update)
         distance = self._distances(state, known_ids)
         price = self._price(state, known_ids, distance)
@@ -207,9 +213,9 @@ class LongFed(Selector[Memory]):
         return Cover(chosen, represented_mass(table[picks], mass), note)
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> Cover:
-        """Cover a sample of the known clients, where there are more than ``exact_up_to``.
+        """Choose clients that cover a sample of the known ones, where there are more than ``exact_up_to``.
 
-        Some candidates are searched first; then everybody in the pool may take the place of a chosen one.
+        They are chosen among some candidates first; then everybody in the pool may take the place of a chosen one.
         """
         known_ids = np.flatnonzero(state.has_update)
         size = sample_size(self.sample, round.budget)

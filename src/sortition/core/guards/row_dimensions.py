@@ -79,9 +79,9 @@ class Dimensions:
                 self.votes[name][clients] = dimension
         overturned = {}
         for name in self.votes:
-            dimension = self._new_winner(name, row_shapes.get(name))
-            if dimension is not None:
-                overturned[name] = dimension
+            winner = self._new_winner(name, row_shapes.get(name))
+            if winner is not None:
+                overturned[name] = winner
         return overturned
 
     def _new_winner(self, name: str, shape: tuple[int, ...] | None) -> int | None:

@@ -92,7 +92,7 @@ def path_lengths(rows: Array, ways: Array, length: Length) -> Array:
 
 
 def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple[Array, Ids]:
-    """Return each row's mean distance to the landmarks, at most 1, and its nearest one; through its nearest node."""
+    """Return each row's mean distance to the landmarks, at most 1, and its nearest landmark, by its nearest node."""
     mean = np.minimum(table, 1).mean(axis=1, dtype=np.float64)
     home = table.argmin(axis=1)
     node, similarity = find_nearest(rows, nodes)

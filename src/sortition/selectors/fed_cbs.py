@@ -175,7 +175,13 @@ class FedCBS(Selector[Memory]):
         newcomers = ~state.noised[round.available]
         if self.epsilon is not None and newcomers.any():
             ids = round.available[newcomers]
-            state.counts[ids] = noisy_counts(counts[newcomers], self.epsilon, self.noise, self.delta, round.rng)
+            state.counts[ids] = noisy_counts(
+                counts[newcomers],
+                epsilon=self.epsilon,
+                mechanism=self.noise,
+                delta=self.delta,
+                rng=round.rng,
+            )
             state.noised[ids] = True
 
     def _draw_sequentially(self, pool: Pool, state: Memory, round: Round, places: int) -> None:

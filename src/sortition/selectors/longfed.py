@@ -190,7 +190,9 @@ class LongFed(Selector[Memory]):
         chosen = np.zeros(state.n_clients, bool)
         chosen[feedback.cohort.ids] = True
         if not feedback.cohort.full:  # in a round with everyone x_i − x_k = 0, and nobody has a reference yet
-            state.z, state.q = advance_queues(state.z, state.q, chosen, state.reference, self.delta)
+            state.z, state.q = advance_queues(
+                state.z, state.q, chosen=chosen, reference=state.reference, delta=self.delta
+            )
         state.chosen += chosen
         state.rounds += 1
         self._learn(state, feedback.report(self.signal))
@@ -209,7 +211,7 @@ class LongFed(Selector[Memory]):
         note: picture_notes.Note = {}
         if picture_notes.is_due(round):
             representatives = chosen[nearest_chosen(table[picks])]
-            note = picture_notes.coverage_note(round, known_ids, distance, chosen, representatives)
+            note = picture_notes.coverage_note(round, known_ids, distance, chosen=chosen, by=representatives)
         return Cover(chosen, represented_mass(table[picks], mass), note)
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> Cover:

@@ -106,11 +106,11 @@ def sampled_cover(
     table = distances_between(rows[candidates], clients)
     chosen = candidates[greedy_cover(table, k, price=price[candidates], mass=mass)]
     for _ in range(EXCHANGE_PASSES):
-        chosen = exchange_chosen(rows, pool, chosen, clients, mass, price)
+        chosen = exchange_chosen(rows, pool, chosen, clients=clients, mass=mass, price=price)
     return chosen
 
 
-def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats, price: Floats) -> Ids:
+def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, *, clients: Floats, mass: Floats, price: Floats) -> Ids:
     """Replace each of the chosen by the client of the pool that is nearest to the clients it stands for."""
     chosen = chosen.copy()
     nearest = nearest_chosen(distances_between(rows[chosen], clients))
@@ -119,7 +119,7 @@ def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: 
     middles = np.zeros((chosen.size, clients.shape[1]))
     np.add.at(middles, nearest, clients * mass[:, None])
     middles[serves] /= weight[serves, None]
-    finalists = nearest_to_middles(rows, pool, middles, weight, price)
+    finalists = nearest_to_middles(rows, pool, middles=middles, weight=weight, price=price)
     members = set(chosen.tolist())
     for cluster in np.flatnonzero(serves):
         served = nearest == cluster
@@ -132,7 +132,7 @@ def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: 
     return chosen
 
 
-def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, price: Floats) -> Ids:
+def nearest_to_middles(rows: Array, pool: Ids, *, middles: Floats, weight: Floats, price: Floats) -> Ids:
     """Return for every middle the best client of each block of the pool by weight · distance + price, (blocks, k)."""
     size = int(min(BLOCK, max(pool.size // 16, 1)))
     best = []

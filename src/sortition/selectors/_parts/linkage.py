@@ -158,8 +158,10 @@ def tree_groups(
     centres /= group_sizes[:, None]
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
-    centre_offset = None if offset is None else np.bincount(groups, offset[leaves]) / group_sizes
-    nearest = _nearest_centres(rows, among, offset, centres, centre_offset, gap)
+    centre_offset = None
+    if offset is not None:
+        centre_offset = np.bincount(groups, offset[leaves]) / group_sizes
+    nearest = _nearest_centres(rows, among, centres, offset=offset, centre_offset=centre_offset, gap=gap)
     is_joined = np.bincount(nearest) > 0  # where groups have the same centre, everybody joins the first of them
     return (np.cumsum(is_joined) - 1)[nearest]
 
@@ -175,7 +177,7 @@ def _sample_leaves(has_update: Array, size: int, rng: np.random.Generator) -> Id
 
 
 def _nearest_centres(
-    rows: Array, ids: Ids, offset: Floats | None, centres: Floats, centre_offset: Floats | None, gap: Gap
+    rows: Array, ids: Ids, centres: Floats, *, offset: Floats | None, centre_offset: Floats | None, gap: Gap
 ) -> Ids:
     """Return the nearest centre of each of these clients, a block at a time; the first of equally near ones."""
     nearest = np.empty(ids.size, np.int64)

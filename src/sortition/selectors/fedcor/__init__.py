@@ -299,9 +299,15 @@ class FedCor(Selector[Memory]):
         is_new = sample_round > state.fitted_at
         state.X[ids[in_fit]] = X
         state.anchor[ids[in_fit]] = True
-        self._fold_in_others(state, ids[~in_fit], changes[:, ~in_fit], is_new, likelihood.latent(X))
+        self._fold_in_others(
+            state,
+            ids[~in_fit],
+            changes=changes[:, ~in_fit],
+            is_new=is_new,
+            latent=likelihood.latent(X),
+        )
 
-    def _fold_in_others(self, state: Memory, ids: Ids, changes: Floats, is_new: Array, latent: Floats) -> None:
+    def _fold_in_others(self, state: Memory, ids: Ids, *, changes: Floats, is_new: Array, latent: Floats) -> None:
         """Place clients outside the fit by the latent causes that it found.
 
         A client that was in more than d samples is placed by all of them; of others the row is corrected by the newest.

@@ -69,7 +69,8 @@ def distances_to_landmarks(rows: Array, nodes: Array, table: Array, length: Leng
     """Return how far clients with these rows (n, d) are from the landmarks (n, L), each through its k nearest nodes."""
     handles, similarity = find_most_similar(rows, nodes, min(k, len(nodes)))
     ways = np.full((len(rows), table.shape[1]), np.inf, np.float32)
-    _relax(ways, handles, _edge_lengths(rows, nodes, handles, similarity, length), table)
+    edges = _edge_lengths(rows, nodes, positions=handles, similarity=similarity, length=length)
+    _relax(ways, handles, edges, table)
     return ways
 
 
@@ -81,7 +82,7 @@ def path_lengths(rows: Array, ways: Array, length: Length) -> Array:
     A way may lead through one of the nearest others first, so that a client is not remote only because no node is near.
     """
     distances = lengths_between(rows, rows, length)
-    ways = distances_to_landmarks(rows, rows, ways, length, DETOURS)
+    ways = distances_to_landmarks(rows, rows, ways, length, k=DETOURS)
     ways_back = np.ascontiguousarray(ways.T)
     for start in range(0, len(ways), BLOCK):  # there as far as back: half of the pairs
         block = distances[start : start + BLOCK, start:]
@@ -96,8 +97,8 @@ def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple
     mean = np.minimum(table, 1).mean(axis=1, dtype=np.float64)
     home = table.argmin(axis=1)
     node, similarity = find_nearest(rows, nodes)
-    edge = _edge_lengths(rows, nodes, node[:, None], similarity[:, None], length)[:, 0]
-    return np.minimum(edge + mean[node], 1), home[node]
+    edges = _edge_lengths(rows, nodes, positions=node[:, None], similarity=similarity[:, None], length=length)
+    return np.minimum(edges[:, 0] + mean[node], 1), home[node]
 
 
 def shortlist(score: Array, home: Ids, size: int, rng: np.random.Generator) -> Ids:
@@ -133,7 +134,7 @@ def lengths_between(rows: Array, others: Array, length: Length) -> Array:
     return np.asarray(length(products(rows, others)), np.float32)
 
 
-def _edge_lengths(rows: Array, nodes: Array, positions: Ids, similarity: Array, length: Length) -> Array:
+def _edge_lengths(rows: Array, nodes: Array, *, positions: Ids, similarity: Array, length: Length) -> Array:
     """Return lengths (n, k) of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
     total = squared_lengths(rows)[:, None] + squared_lengths(nodes)[positions]
     is_same = total - 2 * similarity <= SAME_PLACE * total

@@ -53,8 +53,7 @@ from sortition.core.population import Population
 from sortition.core.sampling import draw_uniformly
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.centres import nearest_centre
-from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
-from sortition.selectors._parts.shares import label_shares
+from sortition.selectors._parts.label_privacy import privacy_note, private_label_shares
 from sortition.selectors.fedss.allocation import apportion, draw_systematically, inclusion_chances
 from sortition.selectors.fedss.strata import Strata, strata_of_groups, stratify
 
@@ -285,10 +284,13 @@ class FedSS(Selector[Memory]):
         """Return p_n or the given vectors, one row a client."""
         if self.by == "features":
             return np.asarray(population.features[ids], np.float64)
-        counts = population.label_counts[ids]
-        if self.epsilon is not None:
-            counts = noisy_counts(counts, self.epsilon, self.noise, self.delta, rng)
-        return label_shares(counts)
+        return private_label_shares(
+            population.label_counts[ids],
+            epsilon=self.epsilon,
+            mechanism=self.noise,
+            delta=self.delta,
+            rng=rng,
+        )
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ from sortition.core.mixtures import (
     unit_scale,
 )
 from sortition.core.selector import Asking
-from sortition.selectors._parts.label_privacy import noisy_counts
+from sortition.selectors._parts.label_privacy import private_label_shares
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, find_without_products, store_products
 from sortition.selectors._parts.shares import as_shares, data_shares, label_shares
 from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
@@ -399,9 +399,14 @@ class Microcosm(Selector[Memory]):
         known_ids = round.population.known_ids
         newcomers = known_ids[~has_row(state.rows)[known_ids]]
         if newcomers.size:
-            counts = round.population.label_counts[newcomers]
-            noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
-            state.rows = write_rows(state.rows, newcomers, label_shares(noised))
+            shares = private_label_shares(
+                round.population.label_counts[newcomers],
+                epsilon=epsilon,
+                mechanism=self.noise,
+                delta=self.delta,
+                rng=round.rng,
+            )
+            state.rows = write_rows(state.rows, newcomers, shares)
 
     def _estimate_parts(self, state: Memory, round: Round, p: Floats, kappa: float) -> UpdateParts:
         """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
@@ -465,7 +470,13 @@ class Microcosm(Selector[Memory]):
             return
         m = due_multiples(state.loss, state.loss_record, feedback.round.population.known_ids)
         ids = reading.ids
-        state.loss_record = update_record(state.loss_record, state.loss, ids, reading.values, m[ids] > 1)
+        state.loss_record = update_record(
+            record=state.loss_record,
+            loss=state.loss,
+            ids=ids,
+            reported=reading.values,
+            was_due_more=m[ids] > 1,
+        )
         state.loss[ids] = reading.values
 
     def _find_booked(self, state: Memory, feedback: Feedback) -> Ids:

@@ -51,7 +51,7 @@ def _round(registrar: Registrar, world: ScriptedWorld, ids: Any, cohort: int, t:
     turn = registrar.begin(ids, cohort)
     spent = clock() - begun
     while turn.question is not None:
-        reading = FAULTS.hit(world.measure(turn.question, t), t, "question")
+        reading = FAULTS.distort(world.measure(turn.question, t), t, "question")
         begun = clock()
         turn.answer(reading)
         spent += clock() - begun
@@ -60,7 +60,7 @@ def _round(registrar: Registrar, world: ScriptedWorld, ids: Any, cohort: int, t:
         raise RuntimeError("a turn without question has a cohort")
     done = chosen.ids[np.random.default_rng(t).random(chosen.ids.size) >= FAULTS.silent]
     reports = world.train(chosen, registrar.needs.reports, t)
-    heard = {name: FAULTS.hit(reading.restrict(done), t, name) for name, reading in reports.items()}
+    heard = {name: FAULTS.distort(reading.restrict(done), t, name) for name, reading in reports.items()}
     begun = clock()
     registrar.finish(turn, done, heard)
     return spent + clock() - begun

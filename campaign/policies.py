@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from sortition.core.arrays import Ids
-from sortition.core.cost import BYTES_PER_NUMBER
-from sortition.core.policy import COUNTED, MEGABYTE, Policy, Rule, Span
+from sortition.core.cost import BYTES_PER_MEGABYTE, BYTES_PER_NUMBER
+from sortition.core.policy import COUNTED, Policy, Rule, Span
 from sortition.core.questions import Measure
 from sortition.core.signals import LOSS, TRAINING_LOSS, ModelSize
 from sortition.federation import ledger
@@ -105,7 +105,8 @@ def _faults(policy: Policy, uses: list[Use]) -> list[str]:
             found += [f"was used {total} times in a window" for total in totals if total > policy.participations]
         if policy.megabytes:
             totals = _window_totals(_timelines(uses, span), span, count=False)
-            found += [f"moved {total} bytes in a window" for total in totals if total > policy.megabytes * MEGABYTE]
+            most_bytes = policy.megabytes * BYTES_PER_MEGABYTE
+            found += [f"moved {total} bytes in a window" for total in totals if total > most_bytes]
     return found
 
 

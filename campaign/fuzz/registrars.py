@@ -116,7 +116,7 @@ def play_lengths(rng: random.Random) -> int:
     for _ in range(6):
         _round(registrar, spoil)
     vectors = [s for s in (*registrar.needs.asks, *registrar.needs.reports) if not s.scalar and s.of != "pairs"]
-    honest = np.delete(registrar.quarantined, lone)
+    honest = np.delete(registrar.strikes, lone)
     if vectors and all(s.width is None or not isinstance(s.width, int) for s in vectors) and honest.any():
         raise RuntimeError("an honest client got a strike for the length that most clients send")
     return 7

@@ -42,7 +42,7 @@ def test_every_choice_is_made_again(name, pace):
     about = setup(pace, name, faults=CHANGING, guards=guards, parameters=find(name).examples()[0], rounds=ROUNDS)
     lines, records, simulation = logged(about)
     assert hash_chain.find_breaks(hash_chain.read_links(line.rstrip(b"\n") for line in lines)) == []
-    assert len(lines) == simulation.registrar.events + 1
+    assert len(lines) == simulation.registrar.n_log_entries + 1
     result = recompute(entries(lines), start(about).registrar)
     assert (result.differences, result.stopped_because, result.rounds) == ([], "", len(lines) - 1)
     steps = logged_steps(entries(lines))
@@ -92,7 +92,7 @@ def test_a_run_that_goes_on_has_the_same_log(tmp_path):
     run_checkpoint.save(tmp_path / "file", first)
     again = run_checkpoint.load(tmp_path / "file", about)
     last = json.loads(lines[-1])["hash"]
-    assert again.registrar.events + 1 == len(lines)
+    assert again.registrar.n_log_entries + 1 == len(lines)
     log = again.registrar.observer = AuditLog(again.registrar, SALT, lines.append, len(lines), last)
     for _ in range(4):
         again.play_round()

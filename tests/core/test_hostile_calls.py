@@ -34,7 +34,7 @@ def test_blame_of_anybody_but_a_member_is_refused_and_changes_nothing(clients):
     with pytest.raises(InputError, match=r"turn\.blame"):
         turn.blame(clients)
     registrar.finish(turn)
-    assert not registrar.quarantined.any()
+    assert not registrar.strikes.any()
 
 
 def test_blame_before_there_is_a_cohort_is_refused():
@@ -49,7 +49,7 @@ def test_a_member_is_blamed():
     culprit = turn.cohort.ids[1]
     turn.blame({culprit: "not finite"})
     registrar.finish(turn)
-    assert np.flatnonzero(registrar.quarantined).tolist() == [culprit]
+    assert np.flatnonzero(registrar.strikes).tolist() == [culprit]
 
 
 class Grumbling:

@@ -224,7 +224,7 @@ def test_a_snapshot_holds_work_in_flight(registrar, tmp_path):
     registrar.save(tmp_path / "file")
     again = Registrar.load(tmp_path / "file", First(), Population(n_clients=N))
     assert again.in_flight.tolist() == [1, 2, 3, 7]
-    assert (again.index, again.version, again.events) == (2, 1, 4)
+    assert (again.index, again.version, again.n_log_entries) == (2, 1, 4)
     for one in (registrar, again):
         one.receive([2, 7], discounts=[0.5, 1.0])
         dispatch(one, [4], 1)

@@ -249,8 +249,8 @@ def test_rows_of_an_odd_form_are_told_and_refused_again():
     assert entries(lines)[0]["asked"][0]["answers"]["odd"] == {str(asked[0]): [2], str(asked[1]): None}
     again = fresh(selector)
     assert recompute(entries(lines), again).rounds == 1
-    assert again.quarantined.tolist() == registrar.quarantined.tolist()
-    assert again.quarantined.sum() == 2
+    assert again.strikes.tolist() == registrar.strikes.tolist()
+    assert again.strikes.sum() == 2
 
 
 def test_an_abandoned_turn_and_a_round_played_again_have_one_line():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Guards, InputError, Population, Registrar, UndeclaredError
-from sortition.core.population import FARTHEST, LARGEST_COUNT, check_row, total_examples
+from sortition.core.population import LARGEST_COORDINATE, LARGEST_COUNT, check_row, total_examples
 from sortition.selectors import discover, find
 from sortition.testing.play import everybody, turns
 from sortition.testing.worlds import ScriptedWorld
@@ -78,7 +78,7 @@ def test_every_method_bears_the_largest_claim_among_ordinary_ones(name, cap):
     kind = np.float64 if cap else np.int64
     facts = {fact: np.array(getattr(world.population, fact)) for fact in world.population.facts}
     facts |= {fact: facts[fact].astype(kind) for fact in ("sizes", "label_counts")}
-    facts["sizes"][3], facts["features"][3] = LARGEST_COUNT, FARTHEST
+    facts["sizes"][3], facts["features"][3] = LARGEST_COUNT, LARGEST_COORDINATE
     facts["label_counts"][3] = LARGEST_COUNT // facts["label_counts"].shape[1]
     loud = Population(**facts)
     for parameters in find(name).examples():

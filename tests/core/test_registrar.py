@@ -145,7 +145,7 @@ class TestFaults:
         }
         registrar.finish(turn)
         assert registrar.counters["rejected"] == 4
-        assert registrar.quarantined.tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
+        assert registrar.strikes.tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
 
     def test_words_in_place_of_numbers(self, registrar):
         turn = registrar.begin([0, 1], budget=2)
@@ -170,7 +170,7 @@ class TestFaults:
         turn = play_until_cohort(registrar)
         registrar.finish(turn, reports={"update": {9: [1.0, 2.0]}})
         assert not turn.rejected
-        assert registrar.shapes["update"] == (2,)
+        assert registrar.row_shapes["update"] == (2,)
 
     def test_late_duplicate_and_stale_messages_are_counted_and_ignored(self, registrar):
         turn = play(registrar)
@@ -341,9 +341,9 @@ class TestLifetime:
         turn = play_until_cohort(registrar)
         registrar.finish(turn, reports={"update": np.ones((3, 7))})
         assert turn.rejected == {}
-        assert registrar.shapes["update"] == (7,)
+        assert registrar.row_shapes["update"] == (7,)
         assert registrar.counters == {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
-        assert not registrar.quarantined.any()
+        assert not registrar.strikes.any()
 
     def test_a_save_amid_a_turn_and_a_replay_count_once(self, registrar, tmp_path):
         """Answers are sifted, then the server stops: the replay's export equals that of a run never stopped."""
@@ -445,7 +445,7 @@ class TestLifetime:
         assert registrar.state.loss[9] == pytest.approx(0.9)  # those who were there keep theirs
         late = Registrar.load(tmp_path / "r.npz", Worst(), Population(np.arange(10, 25)))
         assert late.state.n_clients == 15
-        assert late.quarantined.size == 15
+        assert late.strikes.size == 15
 
     def test_the_loop_over_the_questions_of_an_abandoned_turn_ends(self, registrar):
         turn = registrar.begin(range(10), 3)
@@ -487,7 +487,7 @@ class TestLifetime:
         with pytest.raises(InputError, match="quota must be 0"):
             registrar.join(Population(np.arange(1, 15)))
         assert registrar.population is owned
-        assert registrar.state.n_clients == registrar.quarantined.size == 10
+        assert registrar.state.n_clients == registrar.strikes.size == 10
         play(registrar)
 
     def test_what_the_caller_gave_and_changes_later_stays_as_it_was(self):

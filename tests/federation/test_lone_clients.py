@@ -196,7 +196,7 @@ def test_what_the_first_clients_send_is_overturned_by_more_of_others(guards):
     made.play(40)
     assert made.messenger.check.names == {"w"}
     np.testing.assert_allclose(made.engine.model["w"], 1.0, atol=0.05)
-    quarantined = np.flatnonzero(made.driver.registrar.quarantined)
+    quarantined = np.flatnonzero(made.driver.registrar.strikes)
     assert {made.messenger.members[client].name for client in quarantined.tolist()} <= {"e0", "e1"}
 
 

@@ -296,7 +296,7 @@ def test_a_method_that_keeps_updates_goes_on_with_the_part_that_travels():
     made.start(grid, codec.to_record(WHOLE), 3)
     assert not any("rejected" in record or record["left_out"] or record["failed"] for record in made.history)
     assert made.registrar.state.update.shape == (3, 2)
-    assert not made.registrar.quarantined.any()
+    assert not made.registrar.strikes.any()
 
 
 def test_a_reply_that_comes_alone_does_not_decide_which_arrays_a_model_has():

@@ -132,7 +132,7 @@ def test_a_client_that_comes_alone_does_not_fix_the_length_of_vectors():
     first, *others = made.history
     assert [(q["signal"], q["asked"], q["answered"]) for q in first["questions"]] == [("gradient", 1, 0)]
     assert first["rejected"] == {"0": "gradient: shape (1,) in place of (2,)"}
-    assert made.registrar.quarantined.tolist() == [1, 0, 0, 0, 0, 0]
+    assert made.registrar.strikes.tolist() == [1, 0, 0, 0, 0, 0]
     full = [record for record in others if record["members"] == 6]
     assert len(full) >= 4
     for record in full:

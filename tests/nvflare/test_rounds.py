@@ -116,7 +116,7 @@ def test_the_model_says_how_long_vectors_are_and_not_most_sites():
         loopback.sites[f"site-{number}"] = Site(f"site-{number}", client=TooLong)
     controller = begun(loopback, "divfl", cohort=6)
     controller.rounds(2)
-    assert controller.started.registrar.quarantined.tolist() == [2, 2, 2, 2, 0, 0]
+    assert controller.started.registrar.strikes.tolist() == [2, 2, 2, 2, 0, 0]
 
 
 def test_an_owner_has_no_more_places_than_its_quota():
@@ -190,7 +190,7 @@ def test_an_unsound_model_is_left_out_and_blamed(broken, words):
     assert np.isfinite(controller.vector).all()
     assert record["answered"] == [0, 2, 3, 4, 5]
     assert words in record["left_out"]["1"]
-    assert controller.started.registrar.quarantined[1] == 1
+    assert controller.started.registrar.strikes[1] == 1
     assert any("site-2" in text and words in text for text in loopback.warnings)
 
 

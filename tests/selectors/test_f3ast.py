@@ -35,9 +35,9 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, released):
     ("owner", "name", "right", "wrong"),
     [
         (f3ast.F3AST, "select", "state.rate[chosen] += self.beta", "pass"),
-        (f3ast.F3AST, "select", "** skipped", "** 0"),
+        (f3ast.F3AST, "select", "** n_skipped", "** 0"),
         (f3ast.F3AST, "_start_rates", "1.0)", "0.1)"),
-        (f3ast, "_ratio", "p[ids] / np.maximum", "p[ids] ** 2 / np.maximum"),
+        (f3ast, "_shares_over_rates", "p[ids] / np.maximum", "p[ids] ** 2 / np.maximum"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):

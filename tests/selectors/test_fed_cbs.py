@@ -55,7 +55,7 @@ def test_exchanges_keep_the_sums_right():
         expected = pool.qcid_after(out, into)
         pool.replace(out, into)
         assert pool.qcid == pytest.approx(expected)
-        assert pool.qcid == pytest.approx(qcid(counts.tolist(), pool.order))
+        assert pool.qcid == pytest.approx(qcid(counts.tolist(), pool.member_positions))
 
 
 def draws(selector, counts, m, times, k=1, picks=None):

@@ -28,7 +28,12 @@ SLIPS = {
     ),
     "samples are not discounted": (gaussian_process.Likelihood, "gradient", "(v * self.w[:, None]).T", "v.T"),
     "annealing never starts again": (fedcor.FedCor, "_learn", "state.chosen[:] = 0", "pass"),
-    "one sample too few is used again": (fedcor.FedCor, "_fit", "state.table(1 + M)", "state.table(M)"),
+    "one sample too few is used again": (
+        fedcor.FedCor,
+        "_fit",
+        "state.recent_samples(1 + M)",
+        "state.recent_samples(M)",
+    ),
 }
 
 

@@ -20,7 +20,7 @@ def some_seed_of_cs_ucb_q_differs():
 
 PLACES = [
     (fedss.FedSS, "_draw_from_stratum", "draw_uniformly(pool", "draw_uniformly(pool[::-1]"),  # other people
-    (fedss.FedSS, "_draw_from_stratum", "if not worth.any()", "if True"),  # heads, not data, inside a stratum
+    (fedss.FedSS, "_draw_from_stratum", "if not relative_weight.any()", "if True"),  # heads, not data, inside a stratum
     (
         fedss.FedSS,
         "_allocate_seats",
@@ -59,7 +59,7 @@ def test_a_slip_in_a_function_of_fedss_is_caught(module, name, right, wrong, mon
         (fedss.FedSS, "observe", "rows - rows.mean(axis=0)", "rows - 0.0", some_seed_of_fedss_differs),
         (fedss.FedSS, "_spreads", "np.sqrt(state.squares", "(state.squares", some_seed_of_fedss_differs),
         (cs_ucb_q.CSUCBQ, "select", "required - state.chosen", "required", some_seed_of_cs_ucb_q_differs),
-        (cs_ucb_q.CSUCBQ, "select", "+ skipped * required", "", some_seed_of_cs_ucb_q_differs),
+        (cs_ucb_q.CSUCBQ, "select", "+ n_skipped * required", "", some_seed_of_cs_ucb_q_differs),
         (cs_ucb_q.CSUCBQ, "_optimistic_rewards", "2.0 * math.log(t)", "math.log(t)", some_seed_of_cs_ucb_q_differs),
         (cs_ucb_q.CSUCBQ, "observe", ") / state.plays[ids]", ")", some_seed_of_cs_ucb_q_differs),
     ],

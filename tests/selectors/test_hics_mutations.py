@@ -32,7 +32,12 @@ CLUSTERED = [
         "np.lexsort((lowest_member, -group_mass))",
     ),  # the lightest open bins
     (bins, "remaining_mass", "(m * sizes) % int(sizes.sum())", "m * sizes"),  # large clients go on with all their mass
-    (linkage, "cut_to_mass", "total[left] + total[right]", "np.maximum(total[left], total[right])"),
+    (
+        linkage,
+        "cut_to_mass",
+        "subtree_mass[first] + subtree_mass[second]",
+        "np.maximum(subtree_mass[first], subtree_mass[second])",
+    ),
     (linkage, "directions", "units[:, -1] = zero", "units[:, -1] = 0"),  # a zero update at π/2 from its like
 ]
 

@@ -71,7 +71,7 @@ SLIPS = [
         "rows[position[is_portrayed]] - mean",
         "rows[position[is_portrayed]]",
     ),  # features that are not centred
-    (microcosm.Microcosm, "_estimate_parts", " / max(kappa, FLAT)", ""),  # λ without κ
+    (microcosm.Microcosm, "_estimate_parts", " / max(kappa, SMALLEST_SPREAD)", ""),  # λ without κ
 ]
 
 

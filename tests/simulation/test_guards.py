@@ -43,7 +43,7 @@ def setup(guards, selector, faults=None, cohort=10):
 def test_an_absurd_update_is_not_aggregated_and_the_others_carry_the_mass(factor, kept):
     simulation, (record,) = simulate(setup(Guards(norm=20), Scripted(cohort=EVERYBODY), faults=factor), 1)
     assert record["notes"].get("unsound_updates") == (None if kept else [4])
-    assert simulation.registrar.quarantined[4] == (0 if kept else 1)
+    assert simulation.registrar.strikes[4] == (0 if kept else 1)
     assert np.isfinite(simulation.params).all()
     if not kept:
         honest, _ = simulate(setup(Guards(), Scripted(cohort=tuple(k for k in EVERYBODY if k != 4)), cohort=9), 1)

@@ -47,8 +47,8 @@ def encode_ids(ids: Ids) -> EncodedIds:
     return {"bits": _compress(np.packbits(mask).tobytes()), "n": mask.size}
 
 
-def encode_other_ids(ids: Ids, implied: Ids) -> EncodedIds | None:
-    """Return ids as JSON; None where they are those that an absent key implies."""
+def encode_ids_unless_implied(ids: Ids, implied: Ids) -> EncodedIds | None:
+    """Return ids as JSON; None where they are those that an entry without the key implies."""
     if np.array_equal(ids, implied):
         return None
     return encode_ids(ids)
@@ -194,7 +194,7 @@ def _finite_or_none(number: float) -> float | None:
 
 
 def _is_json_list(values: Sequence[object]) -> bool:
-    """Whether JSON holds these values unchanged: most lists are ids, or finite numbers."""
+    """Tell whether JSON holds these values unchanged: most lists are ids, or finite numbers."""
     types = set(map(type, values))
     if types == {float}:
         return all(map(math.isfinite, cast(Sequence[float], values)))

@@ -14,7 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from sortition import __version__
-from sortition.audit.encoding import EncodedIds, encode_ids, encode_numbers, encode_other_ids, json_value, row_digests
+from sortition.audit.encoding import (
+    EncodedIds,
+    encode_ids,
+    encode_ids_unless_implied,
+    encode_numbers,
+    json_value,
+    row_digests,
+)
 from sortition.audit.entry_schema import (
     FORMAT,
     AnswersEntry,
@@ -133,7 +140,7 @@ def encode_answers(signal: Signal, answers: Answers, asked: Ids) -> AnswersEntry
     ids = table.reading.ids
     values = table.reading.values
     entry: AnswersEntry = {
-        "ids": encode_other_ids(ids, implied=asked),
+        "ids": encode_ids_unless_implied(ids, implied=asked),
         "dtype": values.dtype.str[1:],
     }
     if values.ndim == 1:

@@ -29,13 +29,13 @@ class LoggedStep:
         selections: the entries of the selections since the step before.
         given_up: the entries of work that ended in this time without an update.
         step: the step's own entry; None where the log ends before it.
-        entries: how many entries of the log it is made of.
+        n_entries: how many entries of the log it is made of.
     """
 
     selections: list[Entry] = field(default_factory=list)
     given_up: list[Entry] = field(default_factory=list)
     step: Entry | None = None
-    entries: int = 0
+    n_entries: int = 0
 
     @property
     def cohort(self) -> list[int]:
@@ -62,7 +62,7 @@ def logged_steps(entries: Sequence[Entry]) -> list[LoggedStep]:
     steps: list[LoggedStep] = []
     current = LoggedStep()
     for entry in entries:
-        current.entries += 1
+        current.n_entries += 1
         if entry.get("event") == SELECTED:
             current.selections.append(entry)
         elif entry.get("event") == GIVEN_UP:
@@ -71,6 +71,6 @@ def logged_steps(entries: Sequence[Entry]) -> list[LoggedStep]:
             current.step = entry
             steps.append(current)
             current = LoggedStep()
-    if current.entries:
+    if current.n_entries:
         steps.append(current)
     return steps

@@ -16,9 +16,9 @@ import numpy as np
 from sortition.audit import hash_chain
 from sortition.audit.encoding import (
     encode_ids,
+    encode_ids_unless_implied,
     encode_numbers,
     encode_optional_numbers,
-    encode_other_ids,
     json_value,
 )
 from sortition.audit.entry_schema import (
@@ -44,7 +44,7 @@ from sortition.audit.entry_writer import (
 )
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.core.arrays import Ids
-from sortition.core.cohort import Cohort
+from sortition.core.cohort import NOBODY, Cohort
 from sortition.core.guards.answer_screening import Answers
 from sortition.core.in_flight import ServerStep
 from sortition.core.intake import attach_ids
@@ -55,8 +55,6 @@ from sortition.core.registrar import Registrar
 from sortition.core.selector import Needs
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-
-NOBODY: Ids = np.empty(0, np.int64)
 
 
 def draw_salt() -> bytes:
@@ -87,15 +85,20 @@ class AuditLog:
         registrar: the registrar that is observed.
         salt: the salt of the commitment to its seed.
         write: takes each line, with its newline.
-        entries: how many entries the log has already; with 0 the header is written first.
-        last: the hash of the last of them.
+        n_entries: how many entries the log has already; with 0 the header is written first.
+        last_hash: the hash of the last of them.
     """
 
     def __init__(
-        self, registrar: Registrar, salt: bytes, write: Callable[[bytes], object], entries: int = 0, last: str = ""
+        self,
+        registrar: Registrar,
+        salt: bytes,
+        write: Callable[[bytes], object],
+        n_entries: int = 0,
+        last_hash: str = "",
     ) -> None:
-        self.entries = entries
-        self.last = last or hash_chain.START
+        self.n_entries = n_entries
+        self.last_hash = last_hash or hash_chain.START
         self._registrar = registrar
         self._write = write
         self._pending: list[PendingEntry] = []
@@ -105,15 +108,15 @@ class AuditLog:
         self._available = NOBODY
         self._budget = 0
         self._questions: list[QuestionEntry] = []
-        if not entries:
+        if not n_entries:
             self._add(cast(Entry, make_header(registrar, salt)))
 
     def _add(self, entry: Entry) -> None:
         """Write an entry as the next line of the chain."""
-        line, line_hash = hash_chain.seal(self.entries, self.last, entry)
+        line, line_hash = hash_chain.seal(self.n_entries, self.last_hash, entry)
         self._write(line)
-        self.entries += 1
-        self.last = line_hash
+        self.n_entries += 1
+        self.last_hash = line_hash
 
     def _keep_pending(self, event_number: int, entry: RoundEntry | GivenUpEntry | StepEntry) -> None:
         """Keep an entry until it is written; it replaces the entries with this number and later ones."""
@@ -122,7 +125,7 @@ class AuditLog:
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
         """Start a turn, and forget one that was abandoned or is repeated."""
-        self._write_before(self._registrar.events)
+        self._write_before(self._registrar.n_log_entries)
         self._available = available
         self._budget = budget
         self._questions = []
@@ -132,7 +135,7 @@ class AuditLog:
         """Note the question and what arrived."""
         entry: QuestionEntry = {
             "signal": question.signal.name,
-            "ids": encode_other_ids(question.ids, implied=self._available),
+            "ids": encode_ids_unless_implied(question.ids, implied=self._available),
             "after": encode_rehearsal(question.after),
             "answers": encode_answers(question.signal, answers, question.ids),
         }
@@ -153,22 +156,22 @@ class AuditLog:
             "notes": encode_notes(cohort.notes),
         }
 
-    def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
+    def finished(self, turn: Turn, completed: Ids, reports: Reports) -> None:
         """Note the round's entry."""
         cohort = turn.cohort or Cohort.uniform([])
         entry: JsonObject = {
             **self._encode_selection(turn),
             "clock": turn.clock,
             "deadline": turn.deadline,
-            "done": encode_other_ids(done, implied=cohort.ids),
+            "done": encode_ids_unless_implied(completed, implied=cohort.ids),
             "durations": encode_optional_numbers(turn.durations),
-            "reports": _encode_reports(turn.needs, reports, done),
+            "reports": _encode_reports(turn.needs, reports, completed),
             "rejected": json_value(turn.rejected) or None,
             "blamed": json_value(turn.blamed) or None,
             "excused": sorted(turn.excused & turn.blamed.keys()) or None,
             "scales": json_value(turn.scales) or None,
         }
-        event_number = self._registrar.events
+        event_number = self._registrar.n_log_entries
         if self._registrar.is_dispatched(turn):
             event_number -= 1  # the round's entry replaces the one of its selection
         self._keep_pending(event_number, cast(RoundEntry, drop_empty_keys(entry)))
@@ -181,15 +184,15 @@ class AuditLog:
             "version": turn.version,
             "clock": turn.clock,
             "deadline": turn.deadline,
-            "in_flight": encode_other_ids(turn.in_flight, implied=NOBODY),
+            "in_flight": encode_ids_unless_implied(turn.in_flight, implied=NOBODY),
             "rejected": json_value(turn.rejected) or None,
         }
-        self._keep_pending(self._registrar.events, cast(RoundEntry, drop_empty_keys(entry)))
+        self._keep_pending(self._registrar.n_log_entries, cast(RoundEntry, drop_empty_keys(entry)))
 
     def gave_up(self, ids: Ids, reason: str) -> None:
         """Note whose work has ended without an update."""
         entry: GivenUpEntry = {"event": GIVEN_UP, "ids": encode_ids(np.sort(ids)), "reason": reason}
-        self._keep_pending(self._registrar.events, entry)
+        self._keep_pending(self._registrar.n_log_entries, entry)
 
     def stepped(self, step: ServerStep, reports: Reports) -> None:
         """Note a step's entry: whose updates arrived, how stale, and with what weights they were used."""
@@ -200,7 +203,7 @@ class AuditLog:
             "event": STEP,
             "version": step.version,
             "received": encode_ids(step.arrived),
-            "used": encode_other_ids(step.ids, implied=step.arrived),
+            "used": encode_ids_unless_implied(step.ids, implied=step.arrived),
             "staleness": step.staleness.tolist() if step.staleness.any() else None,
             "discounts": encode_optional_numbers(step.discounts),
             "normalise": step.normalise,
@@ -211,11 +214,11 @@ class AuditLog:
             "blamed": json_value(dict(step.blamed)) or None,
             "excused": sorted(set(step.excused) & step.blamed.keys()) or None,
         }
-        self._keep_pending(self._registrar.events, drop_empty_keys(entry))
+        self._keep_pending(self._registrar.n_log_entries, drop_empty_keys(entry))
 
     def flush(self) -> None:
         """Write all lines of what has happened."""
-        self._write_before(self._registrar.events + 1)
+        self._write_before(self._registrar.n_log_entries + 1)
 
     def _write_before(self, event_number: int) -> None:
         """Write the entries of events before this one."""
@@ -231,9 +234,12 @@ class AuditLog:
         self._joined = encode_joined(population)
 
 
-def _encode_reports(needs: Needs, reports: Reports, done: Ids) -> dict[str, AnswersEntry] | None:
+def _encode_reports(needs: Needs, reports: Reports, completed: Ids) -> dict[str, AnswersEntry] | None:
     """Return the reports of clients that completed, by signal; None where there are none."""
     if not reports:
         return None
     signals = {signal.name: signal for signal in needs.reports}
-    return {name: encode_answers(signals[name], attach_ids(name, rows, done), done) for name, rows in reports.items()}
+    return {
+        name: encode_answers(signals[name], attach_ids(name, rows, completed), completed)
+        for name, rows in reports.items()
+    }

@@ -43,16 +43,16 @@ class LogFile:
         that commits to the same salt and seed and is not revealed: the same run wrote it and died in its first round.
         """
         self.close()
-        entries = 0
-        if registrar.events or self._commits_to(registrar.seed):
-            entries = registrar.events + 1  # and the header
-        self._lock(entries)
+        n_entries = 0
+        if registrar.n_log_entries or self._commits_to(registrar.seed):
+            n_entries = registrar.n_log_entries + 1  # and the header
+        self._lock(n_entries)
         last_hash = ""
         last_population = ""
         try:
-            self._journal = Journal(self.path, entries)
-            if entries:
-                last_hash = str(json.loads(self._journal.last)["hash"])
+            self._journal = Journal(self.path, n_entries)
+            if n_entries:
+                last_hash = str(json.loads(self._journal.last_line)["hash"])
                 last_population = _last_population(self.path)
         except (ValueError, KeyError, TypeError):
             self.close()
@@ -60,7 +60,7 @@ class LogFile:
         except StorageError:
             self.close()
             raise
-        self._log = AuditLog(registrar, self.salt, self._journal.write, entries=entries, last=last_hash)
+        self._log = AuditLog(registrar, self.salt, self._journal.write, n_entries=n_entries, last_hash=last_hash)
         self._registrar = registrar
         registrar.observer = self._log
         if last_population and last_population != population_digest(registrar.population):
@@ -79,7 +79,7 @@ class LogFile:
         except (OSError, StorageError, StopIteration, ValueError, KeyError, TypeError):
             return False
 
-    def _lock(self, entries: int) -> None:
+    def _lock(self, n_entries: int) -> None:
         """Lock the file; refuse one that is not empty where the log has no entries yet."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class LogFile:
         if handle is None:
             raise StorageError(f"{self.path} is in use by another server. Wait for it, or give another path.")
         self._release = weakref.finalize(self, os.close, handle)
-        if not entries and (size := os.fstat(handle).st_size):
+        if not n_entries and (size := os.fstat(handle).st_size):
             self.close()
             raise StorageError(
                 f"{self.path} must be new for a run that begins; got a log of {size:,} bytes. "
@@ -123,8 +123,8 @@ class LogFile:
         published: Disclosure = {
             "seed": int(self._registrar.seed),
             "salt": self.salt.hex(),
-            "entries": self._log.entries,
-            "final": self._log.last,
+            "entries": self._log.n_entries,
+            "final": self._log.last_hash,
         }
         if facts:
             population = self._registrar.population

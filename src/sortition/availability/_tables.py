@@ -65,8 +65,12 @@ def from_table(table: pl.DataFrame, clients: int, notes: list[str]) -> Events:
     if n_absent:
         notes.append(f"{n_absent} of {clients} clients are not in the trace and are never reachable.")
     if {"start", "end"} <= set(table.columns):
-        return from_intervals(ids, _moments(table["start"], notes), _moments(table["end"], notes), clients, notes)
-    return from_transitions(ids, _moments(table["time"], notes), _states(table["state"]), clients, notes)
+        starts = _moments(table["start"], notes)
+        ends = _moments(table["end"], notes)
+        return from_intervals(ids, starts=starts, ends=ends, clients=clients, notes=notes)
+    times = _moments(table["time"], notes)
+    states = _states(table["state"])
+    return from_transitions(ids, times=times, states=states, clients=clients, notes=notes)
 
 
 def _has_trace_columns(table: pl.DataFrame) -> bool:

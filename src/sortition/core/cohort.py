@@ -208,9 +208,9 @@ def replace_available(round: Round, checked_ids: Ids) -> Round:
 def make_unchecked_cohort(ids: Ids, weights: Floats, *, mass: Literal["one", "expected"]) -> Cohort:
     """Return a cohort without checking it: its ids are distinct and ≥ 0, and its weights finite and ≥ 0."""
     values = {"ids": as_read_only(ids), "weights": as_read_only(weights), "mass": mass}
-    others: dict[str, object] = {"groups": None, "full": False, "notes": {}, "expected_size": None}
+    defaults: dict[str, object] = {"groups": None, "full": False, "notes": {}, "expected_size": None}
     cohort = object.__new__(Cohort)
-    for name, value in (values | others).items():
+    for name, value in (values | defaults).items():
         object.__setattr__(cohort, name, value)
     return cohort
 

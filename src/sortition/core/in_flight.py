@@ -130,8 +130,8 @@ class Flights:
         """Return the work in flight after that of these clients has ended without an update."""
         if not ids.size:
             return self
-        ended = _Members.of([self._ended, self._at_work.of_ids(ids)])
-        return Flights(self.selections, self._at_work.without(ids), ended)
+        ended_members = _Members.of([self._ended, self._at_work.of_ids(ids)])
+        return Flights(self.selections, self._at_work.without(ids), ended_members)
 
     def after_step(self, used_ids: Ids) -> Flights:
         """Return the work after a step that used these updates; selections without anybody at work are forgotten."""
@@ -240,15 +240,15 @@ class Flights:
     def restored(cls, arrays: Mapping[str, Array], tables: Sequence[StoredTable], n_clients: int) -> Flights:
         """Return what :meth:`arrays` and :meth:`tables` described; refuse unknown clients, and one in flight twice."""
         selections = []
-        at_work = [_NO_MEMBERS]
-        ended = [_NO_MEMBERS]
+        at_work_parts = [_NO_MEMBERS]
+        ended_parts = [_NO_MEMBERS]
         for row, table in enumerate(tables):
             parts = snapshot.take_part(arrays, f"flights.{row}.")
             selection = _restored_selection(parts, table, n_clients)
             selections.append(selection)
-            at_work.append(_Members.of_cohort(row, selection.cohort, np.flatnonzero(parts["in_flight"])))
-            ended.append(_Members.of_cohort(row, selection.cohort, np.flatnonzero(parts["ended"])))
-        flights = cls(selections, _Members.of(at_work), _Members.of(ended))
+            at_work_parts.append(_Members.of_cohort(row, selection.cohort, np.flatnonzero(parts["in_flight"])))
+            ended_parts.append(_Members.of_cohort(row, selection.cohort, np.flatnonzero(parts["ended"])))
+        flights = cls(selections, _Members.of(at_work_parts), _Members.of(ended_parts))
         if np.unique(flights.ids).size < flights.ids.size:
             raise StorageError("Snapshot has a client in flight twice.")
         return flights

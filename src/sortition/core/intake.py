@@ -69,7 +69,7 @@ class Intake:
     Attributes:
         selector: the method that gets them.
         guards: how far clients are trusted.
-        shapes: the shapes of vector signals' rows that are known.
+        row_shapes: the shape of one client's row, by vector signal, where it is known.
         scale_of: returns the usual norm of a signal's rows, where that is remembered.
         limit_without_scale: returns the norm to which updates of these norms are shortened while there is no scale.
         largest_dimension: the largest dimension that a vector may have where its shape is not known.
@@ -88,7 +88,7 @@ class Intake:
 
     selector: AnySelector
     guards: Guards
-    shapes: dict[str, RowShape]
+    row_shapes: dict[str, RowShape]
     scale_of: Callable[[str], float | None] = lambda name: None
     limit_without_scale: Callable[[Floats], float] = lambda norms: float(norms.min(initial=np.inf))
     largest_dimension: int | None = None
@@ -107,7 +107,7 @@ class Intake:
     def copy(self) -> Intake:
         """Return an independent copy: what a step adds to it counts when the step does."""
         copied = copy.copy(self)
-        copied.shapes = dict(self.shapes)
+        copied.row_shapes = dict(self.row_shapes)
         copied.rejected = dict(self.rejected)
         copied.blamed = dict(self.blamed)
         copied.excused = set(self.excused)
@@ -123,7 +123,7 @@ class Intake:
     def merge(self, later: Intake) -> Intake:
         """Return what this intake and a later one hold together; where both know a shape, the later one's counts."""
         merged = self.copy()
-        merged.shapes |= later.shapes
+        merged.row_shapes |= later.row_shapes
         merged.rejected |= later.rejected
         merged.blamed |= later.blamed
         merged.excused |= later.excused
@@ -225,7 +225,7 @@ class Intake:
 
     def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> ScreenedAnswer:
         """Screen rows against the known shape and the remembered scale."""
-        shape = self.shapes.get(signal.name)
+        shape = self.row_shapes.get(signal.name)
         scale = self.scale_of(signal.name)
         guards = self.guards
         if self._is_winsorised(signal) and guards.remember:
@@ -246,7 +246,7 @@ class Intake:
         self.counters["rejected"] += len(rejected)
         self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
         if len(reading) and signal.of != "pairs":
-            self.shapes.setdefault(signal.name, reading.values.shape[1:])
+            self.row_shapes.setdefault(signal.name, reading.values.shape[1:])
             if reading.values.ndim == 2:
                 self.votes.append(DimensionVote(signal.name, reading.ids, reading.values.shape[1]))
         for client, dimension in dimensions.items():
@@ -282,7 +282,7 @@ class Intake:
     def export(self) -> dict[str, object]:
         """Return what the next step needs of it, as JSON knows it."""
         return {
-            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+            "shapes": {name: list(shape) for name, shape in self.row_shapes.items()},
             "rejected": {str(client): reason for client, reason in self.rejected.items()},
             "blamed": {str(client): reason for client, reason in self.blamed.items()},
             "votes": [[name, clients.tolist(), dimension] for name, clients, dimension in self.votes],
@@ -315,7 +315,7 @@ class Intake:
                 raise ValueError(f"norms of {name!r} of shape {norms.shape}")
         return replace(
             self,
-            shapes={str(name): tuple(int(n) for n in shape) for name, shape in stored["shapes"].items()},
+            row_shapes={str(name): tuple(int(n) for n in shape) for name, shape in stored["shapes"].items()},
             rejected={client: str(reason) for client, reason in read_by_client(stored["rejected"]).items()},
             blamed={client: str(reason) for client, reason in read_by_client(stored["blamed"]).items()},
             votes=[DimensionVote(str(name), read_ids(ids), int(dimension)) for name, ids, dimension in stored["votes"]],

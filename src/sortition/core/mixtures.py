@@ -6,7 +6,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 
-FLAT = 1e-12  # a spread of features below which all clients are alike
+SMALLEST_SPREAD = 1e-12  # of features: below, all clients are alike
 LABELS_TRADE_OFF = 1.5  # λ₁ of Microcosm with labels, and of fitted weights
 LARGEST_TRADE_OFF = 1e6  # λ, and Microcosm's G, at most
 
@@ -40,7 +40,7 @@ def spread_of(rows: Floats, p: Floats) -> tuple[Floats, float]:
 
 def unit_scale(spread: float) -> float:
     """Return what centred rows of this spread are multiplied by for a spread of 1; 0 where all clients are alike."""
-    if spread > FLAT:
+    if spread > SMALLEST_SPREAD:
         return float(1.0 / np.sqrt(spread))
     return 0.0
 
@@ -52,4 +52,4 @@ def between_clients(mean: Floats, spread: float) -> float:
         mean: (C,) the mean mixture of labels.
         spread: of the clients' mixtures around it; at most 1 − ‖mean‖², where each client has one label.
     """
-    return spread / max(1.0 - float(mean @ mean), FLAT)
+    return spread / max(1.0 - float(mean @ mean), SMALLEST_SPREAD)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Strict
 
 from sortition.core.errors import InputError, bad
+from sortition.core.population import LARGEST_COUNT
 from sortition.core.validation import is_number, is_whole, refuse_unknown_keys
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
@@ -24,11 +25,9 @@ Flag = Annotated[bool, Strict()]
 Per = Literal["client", "owner", "tag"]
 
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
-MEGABYTE = 1_000_000
 COUNTED = ("separation", "participations", "megabytes", "lifetime")  # rules on what a device has done before
 FACT_OF = {"examples": "sizes", "battery": "battery", "charging": "charging", "idle": "idle"}
 UTC_OFFSET = "utc_offset"  # the fact that says by how many hours a device's clock is ahead of UTC
-MOST_OF_A_COUNT = 2**53
 _SPAN = re.compile(r"(?P<amount>[0-9]+(\.[0-9]+)?) (?P<unit>round|second|minute|hour|day|week)s?")
 _HOURS = re.compile(r"(?P<first>[0-9]{1,2})-(?P<last>[0-9]{1,2})")
 _KEY = re.compile(
@@ -68,7 +67,7 @@ class Span:
             raise bad(subject, "a number and a unit", text, hint)
         amount = float(match["amount"])
         in_rounds = match["unit"] == "round"
-        if not 0 < amount <= MOST_OF_A_COUNT or (in_rounds and amount != int(amount)):
+        if not 0 < amount <= LARGEST_COUNT or (in_rounds and amount != int(amount)):
             raise bad(subject, "a whole number of rounds, or a time above 0", text, hint)
         if not in_rounds:
             amount *= SECONDS[match["unit"]]
@@ -168,7 +167,7 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("participations", "lifetime", "examples"):
             value = getattr(self, name)
-            if not is_whole(value, 0) or value > MOST_OF_A_COUNT:
+            if not is_whole(value, 0) or value > LARGEST_COUNT:
                 raise bad(f"Policy.{name}", "a whole number ≥ 0", value, "0 turns it off.")
         for name in ("charging", "idle", "local_hours"):
             if not isinstance(getattr(self, name), bool):

@@ -12,13 +12,13 @@ from sortition.core.arrays import Array, Ids, as_array, as_ids, as_read_only
 from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 
 FACTS = ("sizes", "label_counts", "features", "groups")
-TABLES = ("label_counts", "features")  # a row a client; of the others, a number
+TABLE_FACTS = ("label_counts", "features")  # a row a client; of the others, a number
 # A client's examples, over all labels: a float holds whole numbers exactly up to here, and the sums and squares of
 # millions of such sizes are far from its end. Nobody has so much data; whoever says so is broken, or lies.
 LARGEST_COUNT = 2**53
-ALIKE = 0.6  # how near to a known name another is taken for a mistake: "labels", "size", "label_count"
-TAKEN = ("n_clients", "known_ids", "knows", "facts", "disclose")  # what a population has beside its facts
-FARTHEST = 1e100  # a coordinate of a given vector: distances and their squares stay finite
+MISSPELT_FROM = 0.6  # similarity to a known name: "labels", "size" and "label_count" are taken for mistakes
+RESERVED_NAMES = ("n_clients", "known_ids", "knows", "facts", "disclose")  # what a population has beside its facts
+LARGEST_COORDINATE = 1e100  # of a given vector: distances and their squares stay finite
 
 
 def _describe_rows(shape: tuple[int, ...]) -> str:
@@ -177,8 +177,8 @@ def check_names(names: Iterable[str], subject: str) -> None:
     for name in names:
         if name in FACTS:
             continue
-        is_misspelt = bool(difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE))
-        if is_misspelt or not name.isidentifier() or name.startswith("_") or name in TAKEN:
+        is_misspelt = bool(difflib.get_close_matches(name, FACTS, n=1, cutoff=MISSPELT_FROM))
+        if is_misspelt or not name.isidentifier() or name.startswith("_") or name in RESERVED_NAMES:
             raise unknown("population fact", name, FACTS, subject)
 
 
@@ -208,7 +208,9 @@ def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None),
         )
     if name == "features":
         largest = np.abs(checked).max(axis=1)
-        _check_amount(fact, amounts=largest, limit=FARTHEST, rows=rows, rule=f"within ±{FARTHEST:g}")
+        _check_amount(
+            fact, amounts=largest, limit=LARGEST_COORDINATE, rows=rows, rule=f"within ±{LARGEST_COORDINATE:g}"
+        )
 
 
 def _check_form(name: str, value: Array, n: int, fact: str) -> None:
@@ -217,7 +219,7 @@ def _check_form(name: str, value: Array, n: int, fact: str) -> None:
     The facts in ``FACTS`` have a fixed number of axes; a user's fact may have any from one on.
     """
     is_users_fact = name not in FACTS
-    is_table = name in TABLES or (is_users_fact and value.ndim > 1)
+    is_table = name in TABLE_FACTS or (is_users_fact and value.ndim > 1)
     axes = 2 if is_table else 1
     has_right_axes = value.ndim >= 1 if is_users_fact else value.ndim == axes
     if not has_right_axes or len(value) != n:

@@ -14,7 +14,7 @@ from sortition.core.errors import UndeclaredError, bad
 from sortition.core.sampling import take_largest
 from sortition.core.signals import Signal
 
-NEVER: Floats = as_read_only(np.empty(0))
+NO_DURATIONS: Floats = as_read_only(np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,12 +114,12 @@ class Feedback:
     reports: Mapping[str, Reading]
     _method_name: str = "observe"
     staleness: Ids = field(default_factory=lambda: NOBODY)
-    durations: Floats = field(default_factory=lambda: NEVER)
+    durations: Floats = field(default_factory=lambda: NO_DURATIONS)
 
     def __post_init__(self) -> None:
         if self.staleness is NOBODY and self.ids.size:
             object.__setattr__(self, "staleness", np.zeros(self.ids.size, np.int64))
-        if self.durations is NEVER and self.ids.size:
+        if self.durations is NO_DURATIONS and self.ids.size:
             object.__setattr__(self, "durations", np.full(self.ids.size, np.nan))
 
     def report(self, signal: Signal) -> Reading:

@@ -33,7 +33,7 @@ from sortition.core.intake import Intake, UpdateVerdict, attach_ids
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
 from sortition.core.population import Population
-from sortition.core.questions import NEVER, Feedback, Reading
+from sortition.core.questions import NO_DURATIONS, Feedback, Reading
 from sortition.core.saved_state import LastSelection, RegistrarMemory
 from sortition.core.selector import AnySelector, Needs, Selector, resolve_for
 from sortition.core.signals import ModelSize
@@ -53,7 +53,7 @@ class _Changes(RegistrarMemory, total=False):
     selector: AnySelector
     needs: Needs
     population: Population
-    _view: Population
+    _disclosed_population: Population
     _open_turn: Turn | None
     _latest_turn: Turn | None
 
@@ -107,30 +107,30 @@ class Registrar:
         check_weighing(guards, self.needs.reads, self.method_name)
         self.index = 0
         self.version = 0
-        self.events = 0  # entries of an audit log, without its header
+        self.n_log_entries = 0  # without the header of the audit log
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
-        self.shapes: dict[str, RowShape] = {}
+        self.row_shapes: dict[str, RowShape] = {}
         self.dimensions = self._dimensions_of(model, population.n_clients)
         self.flights = Flights()
         self.intake: Intake | None = None  # what came since the last step
-        self.chosen: Ids = NOBODY  # since the last step
-        self.online: Ids = NOBODY  # who was reachable at the latest selection, busy or not
+        self.chosen_since_step: Ids = NOBODY
+        self.last_reachable: Ids = NOBODY  # who was reachable at the latest selection, busy or not
         self.eligibility = Eligibility(self.guards, population, self._remembered_signals())
         self.population = population
         self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
-        self._unresolved = selector
-        self._model = model
-        self._view = self._disclose(population, self.eligibility)
+        self._unresolved_selector = selector
+        self._model_size = model
+        self._disclosed_population = self._disclose(population, self.eligibility)
         self._open_turn: Turn | None = None
         self._latest_turn: Turn | None = None  # the turn that was dispatched last, before the step
         self._last_selection = LastSelection(available=NOBODY, budget=1)
-        self._thread = OneThread(WHO)
-        self._token = object()  # by which a turn is recognised as one of this registrar
+        self._one_thread = OneThread(WHO)
+        self._turn_token = object()  # by which a turn is recognised as one of this registrar
 
     def __getstate__(self) -> dict[str, object]:
         """Return what a copy or a pickle holds: as in a snapshot, neither an open turn nor observers."""
         attributes = self.__dict__.copy()
-        for name in ("_open_turn", "_latest_turn", "_thread", "_token", "observer", "needs"):
+        for name in ("_open_turn", "_latest_turn", "_one_thread", "_turn_token", "observer", "needs"):
             del attributes[name]
         return attributes
 
@@ -140,8 +140,8 @@ class Registrar:
         self.observer = None
         self._open_turn = None
         self._latest_turn = None
-        self._thread = OneThread(WHO)
-        self._token = object()
+        self._one_thread = OneThread(WHO)
+        self._turn_token = object()
 
     def __copy__(self) -> Self:
         """Return an independent registrar: two that share their memory would spoil each other's."""
@@ -160,7 +160,7 @@ class Registrar:
         return population.disclose(self.needs.reads, self.method_name, eligibility.shown)
 
     @property
-    def quarantined(self) -> Array:
+    def strikes(self) -> Array:
         """(N,) rounds in which each client sent something unsound."""
         return self.eligibility.strikes
 
@@ -193,7 +193,7 @@ class Registrar:
             deadline: seconds after which nobody waits for the chosen any longer, where that is known.
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
-        with self._thread.inside():
+        with self._one_thread:
             ids = as_immutable(as_ids("available", available, ordered=True))
             busy = self.flights.ids
             if in_flight is not None and in_flight is not busy:
@@ -210,7 +210,7 @@ class Registrar:
             horizon=self.horizon,
             available=NOBODY,
             budget=budget,
-            population=self._view,
+            population=self._disclosed_population,
             rng=stream(self.seed, "selection", self.index),
             version=self.version,
             in_flight=as_read_only(moment.in_flight),
@@ -218,7 +218,7 @@ class Registrar:
             deadline=moment.deadline,
         )
         eligible = _leave_out(ids, excluded)
-        admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
+        admitted = self.eligibility.admit(eligible, int(budget), version=self.version, seed=self.seed, index=self.index)
         round: Round | None = None
         if admitted.ids.size:
             round = replace_available(choice, admitted.ids)
@@ -257,12 +257,12 @@ class Registrar:
     def _context(self, available: Ids, admitted: Admission, moment: Moment, excluded: Mapping[str, Ids]) -> TurnContext:
         """Collect what a turn is given of this registrar."""
         return TurnContext(
-            registrar_token=self._token,
+            registrar_token=self._turn_token,
             selector=self.selector,
             guards=self.guards,
             seed=self.seed,
             index=self.index,
-            shapes=self.dimensions.in_force(self.shapes),
+            row_shapes=self.dimensions.in_force(self.row_shapes),
             largest_dimension=self.dimensions.largest_dimension,
             available=available,
             excluded=excluded,
@@ -276,7 +276,7 @@ class Registrar:
             version=self.version,
             moment=moment,
             count_late_answer=lambda: self.count("late"),
-            thread=self._thread,
+            one_thread=self._one_thread,
         )
 
     def _scale_of(self, name: str) -> float | None:
@@ -300,7 +300,7 @@ class Registrar:
         shortens what exceeds ``norm_limit``: each update, and the update that they make together. The norms are
         recorded for the scale that the guards remember; where a client's update is judged again, its last norm counts.
         """
-        with self._thread.inside():
+        with self._one_thread:
             intake = self._current_intake().copy()
             verdict = intake.judge_updates(ids, norms)
             self.intake = intake
@@ -312,7 +312,7 @@ class Registrar:
         What the method remembered while it chose counts from now on; its members are in flight until
         :meth:`finish`, :meth:`receive` or :meth:`give_up` ends their work, and the next selection may begin.
         """
-        with self._thread.inside():
+        with self._one_thread:
             if turn is not self._open_turn:
                 raise bad("dispatch(turn)", "the turn that is open", "a turn that has ended")
             if turn.cohort is None:
@@ -329,15 +329,15 @@ class Registrar:
         selection = DispatchedSelection(
             index=turn.index, version=turn.version, cohort=cohort, since=turn.clock, skipped=turn.skipped
         )
-        online = turn.available
+        reachable = turn.available
         if turn.in_flight.size and self.eligibility.remembers_rounds:
-            online = np.insert(online, np.searchsorted(online, turn.in_flight), turn.in_flight)
+            reachable = np.insert(reachable, np.searchsorted(reachable, turn.in_flight), turn.in_flight)
         intake = turn.intake
         if self.intake is not None:
             intake = self.intake.merge(turn.intake)
-        chosen = cohort.ids
-        if self.chosen.size:
-            chosen = np.concatenate([self.chosen, cohort.ids])
+        chosen_since_step = cohort.ids
+        if self.chosen_since_step.size:
+            chosen_since_step = np.concatenate([self.chosen_since_step, cohort.ids])
         if turn.round is None:  # the turn was skipped: the method was not asked
             last_selection = LastSelection(available=turn.available, budget=1)
         else:
@@ -346,10 +346,10 @@ class Registrar:
             state=state,
             flights=self.flights.with_selection(selection),
             intake=intake,
-            chosen=chosen,
-            online=online,
+            chosen_since_step=chosen_since_step,
+            last_reachable=reachable,
             index=self.index + 1,
-            events=self.events + 1,
+            n_log_entries=self.n_log_entries + 1,
             _open_turn=None,
             _latest_turn=turn,
             _last_selection=last_selection,
@@ -372,7 +372,7 @@ class Registrar:
 
     def abandon(self, turn: Turn) -> None:
         """End an open turn without a trace; the same selection can begin anew. One that was dispatched stays."""
-        with self._thread.inside():
+        with self._one_thread:
             if turn is self._open_turn:
                 self._abandon()
 
@@ -403,11 +403,11 @@ class Registrar:
 
     def give_up(self, ids: npt.ArrayLike, reason: str) -> None:
         """End the work of clients in flight without an update: it failed, came too late, or nobody waits for it."""
-        with self._thread.inside():
+        with self._one_thread:
             clients = self._check_in_flight("give_up(ids)", ids)
             if not clients.size:
                 return
-            changes = _Changes(flights=self.flights.after_giving_up(clients), events=self.events + 1)
+            changes = _Changes(flights=self.flights.after_giving_up(clients), n_log_entries=self.n_log_entries + 1)
             if self.observer is not None:
                 self.observer.gave_up(clients, reason)
             self._apply(changes)
@@ -434,7 +434,7 @@ class Registrar:
             blamed: clients in flight that sent an unsound update, and why: a strike each, and their work has ended.
             excused: of these, whose refused update is no strike, beside those that :meth:`judge_updates` excused.
         """
-        with self._thread.inside():
+        with self._one_thread:
             if self._open_turn is not None:
                 hint = "Dispatch or abandon the open turn first."
                 raise bad("receive", "called while no selection is open", f"selection {self._open_turn.index}", hint)
@@ -458,7 +458,7 @@ class Registrar:
             step, changes = self._step(arrivals, intake, self.flights.after_giving_up(blamed_ids), normalise)
             if self.observer is not None:
                 self.observer.stepped(step, reports_by_id)
-            changes["events"] = self.events + 1
+            changes["n_log_entries"] = self.n_log_entries + 1
             self._apply(changes)
             return step
 
@@ -506,7 +506,9 @@ class Registrar:
                 durations=step.durations,
             )
             self.selector.observe(state, feedback)
-        changes = self._changes_of_step(state, intake, usable, online=self.online, chosen=self.chosen)
+        changes = self._changes_of_step(
+            state, intake, usable, reachable=self.last_reachable, chosen=self.chosen_since_step
+        )
         changes["flights"] = flights.after_step(completed)
         return step, changes
 
@@ -534,7 +536,7 @@ class Registrar:
         return Intake(
             selector=self.selector,
             guards=self.guards,
-            shapes=self.dimensions.in_force(self.shapes),
+            row_shapes=self.dimensions.in_force(self.row_shapes),
             scale_of=self._scale_of,
             limit_without_scale=self._limit_without_scale,
             largest_dimension=self.dimensions.largest_dimension,
@@ -549,43 +551,43 @@ class Registrar:
             horizon=self.horizon,
             available=self._last_selection.available,
             budget=self._last_selection.budget,
-            population=self._view,
+            population=self._disclosed_population,
             rng=stream(self.seed, "observation", self.version),
             version=self.version,
             in_flight=self.flights.ids,
         )
 
-    def _changes_of_step(self, state: State, intake: Intake, usable: Ids, *, online: Ids, chosen: Ids) -> _Changes:
+    def _changes_of_step(self, state: State, intake: Intake, usable: Ids, *, reachable: Ids, chosen: Ids) -> _Changes:
         """Prepare what changes with every step, beside the flights: state, guards, counters and the version."""
         state.grow(self.population.n_clients)
-        shapes = dict(intake.shapes)
+        row_shapes = dict(intake.row_shapes)
         counters = {name: count + intake.counters.get(name, 0) for name, count in self.counters.items()}
         dimensions = self.dimensions
         overturned: dict[str, int] = {}
         if intake.votes:
             dimensions = dimensions.copy_for(self.population.n_clients)  # a copy: the old one stays as it is
-            overturned = dimensions.vote(intake.votes, shapes)
+            overturned = dimensions.vote(intake.votes, row_shapes)
         elif dimensions.votes:
-            overturned = dimensions.vote((), shapes)
+            overturned = dimensions.vote((), row_shapes)
         strikes = intake.strikes(overturned)
         eligibility = self.eligibility
         if strikes or eligibility.remembers_rounds:
             eligibility = eligibility.copy()
-            eligibility.record(online, chosen, usable)
+            eligibility.record(reachable, chosen, usable)
             eligibility.remember(intake.scale_votes(), self.version)
             eligibility.blame(strikes, self.version)
         if overturned:
-            shapes |= {name: (dimension,) for name, dimension in overturned.items()}
+            row_shapes |= {name: (dimension,) for name, dimension in overturned.items()}
             state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
             intake.guarded["overturned"] = overturned
         return _Changes(
             state=state,
-            shapes=shapes,
+            row_shapes=row_shapes,
             counters=counters,
             dimensions=dimensions,
             eligibility=eligibility,
             intake=None,
-            chosen=NOBODY,
+            chosen_since_step=NOBODY,
             version=self.version + 1,
             _latest_turn=None,
         )
@@ -611,7 +613,7 @@ class Registrar:
         """
         if not isinstance(turn, Turn):
             raise bad("finish(turn)", "what begin() gave", turn)
-        with self._thread.inside():
+        with self._one_thread:
             if turn is not self._open_turn and turn is not self._latest_turn:
                 self._count_ended(turn)
                 return np.empty(0, np.int64)
@@ -645,7 +647,7 @@ class Registrar:
                 self.observer.finished(turn, completed, reports)
             if turn is self._open_turn:
                 changes["index"] = self.index + 1
-                changes["events"] = self.events + 1
+                changes["n_log_entries"] = self.n_log_entries + 1
                 changes["_open_turn"] = None
             self._apply(changes)
         except BaseException:
@@ -662,7 +664,7 @@ class Registrar:
     def _changes_of_finish(
         self, turn: Turn, cohort: Cohort, completed: Ids, reports: Reports, *, durations: Floats | None
     ) -> tuple[Ids, _Changes]:
-        """Make the step of a round whose whole cohort ends with it: whose updates are used, and what changes."""
+        """Make the step of a round whose whole cohort ends with it; return whose updates are used, and what changes."""
         intake = turn.intake
         readings = intake.screen_reports(completed, reports)
         usable, readings = self._apply_minimum(intake, completed, readings, cohort)
@@ -671,7 +673,7 @@ class Registrar:
             state = turn.state
         if turn.round is not None and self._observes():
             state = state.copy()
-            seconds = NEVER
+            seconds = NO_DURATIONS
             if durations is not None:
                 seconds = durations[: usable.size]
             feedback = Feedback(
@@ -683,13 +685,13 @@ class Registrar:
                 durations=seconds,
             )
             self.selector.observe(state, feedback)
-        changes = self._changes_of_step(state, intake, usable, online=turn.available, chosen=cohort.ids)
+        changes = self._changes_of_step(state, intake, usable, reachable=turn.available, chosen=cohort.ids)
         changes["flights"] = Flights()
         return usable, changes
 
     def _count_ended(self, turn: Turn) -> None:
         """Count a turn that was finished before, or abandoned; refuse one of another registrar."""
-        if turn.registrar_token is not self._token:
+        if turn.registrar_token is not self._turn_token:
             raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
         if turn.index < self.version:
             self.count("duplicate")
@@ -698,7 +700,7 @@ class Registrar:
 
     def _adopt_dimensions(self, changed: Mapping[str, int]) -> None:
         """Set the dimensions of these signals; if there are any, the method's whole memory starts anew."""
-        self.shapes = {**self.shapes, **{name: (dimension,) for name, dimension in changed.items()}}
+        self.row_shapes = {**self.row_shapes, **{name: (dimension,) for name, dimension in changed.items()}}
         if changed:
             self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
@@ -712,19 +714,22 @@ class Registrar:
         """
         if not isinstance(population, Population):
             raise bad("join(population)", "a Population", population)
-        with self._thread.inside():
+        with self._one_thread:
             self._join(population)
 
     def _join(self, population: Population) -> None:
         population.check_successor_of(self.population)
         eligibility = self.eligibility.copy_for(population)
-        view = self._disclose(population, eligibility)
         state = self.state.copy()
         state.grow(population.n_clients)
-        dimensions = self.dimensions.copy_for(population.n_clients)
-        self._apply(
-            _Changes(population=population, _view=view, eligibility=eligibility, state=state, dimensions=dimensions)
+        changes = _Changes(
+            population=population,
+            eligibility=eligibility,
+            state=state,
+            dimensions=self.dimensions.copy_for(population.n_clients),
+            _disclosed_population=self._disclose(population, eligibility),
         )
+        self._apply(changes)
         if self.observer is not None:
             self.observer.joined(population)
 
@@ -733,55 +738,60 @@ class Registrar:
 
         An open turn is abandoned; while clients are in flight, this is refused.
         """
-        if model == self._model:
+        if model == self._model_size:
             return
-        with self._thread.inside():
+        with self._one_thread:
             if self.flights.ids.size:
                 hint = "Call receive(ids) or give_up(ids, reason) first."
                 raise bad("resize", "called when nobody is in flight", f"{self.flights.ids.size} clients", hint)
             dimensions = self.dimensions.resized(self._dimensions_of(model, self.population.n_clients))
             self._abandon()
-            self._model = model
+            self._model_size = model
             self.dimensions = dimensions
-            self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
+            self._adopt_dimensions(self.dimensions.changed_since(self.row_shapes))
 
     def export(self) -> tuple[dict[str, Array], dict[str, object]]:
         """Return everything that the next round depends on, as named arrays and a JSON-able header."""
-        with self._thread.inside():
+        with self._one_thread:
             return saved_state.export(self)
 
-    def options(self) -> dict[str, list[str]]:
-        """Return the optional facts that the selection has used from its first round on, for a snapshot's header."""
-        optional_facts = self._unresolved.needs.optional
+    def used_optional_facts(self) -> list[str] | None:
+        """Return the optional facts that the selection uses from its first round on; None for a method without any."""
+        optional_facts = self._unresolved_selector.needs.optional
         if not optional_facts:
-            return {}
-        return {"optional": [name for name in optional_facts if name in self.needs.reads]}
+            return None
+        return [name for name in optional_facts if name in self.needs.reads]
 
     def restore(self, arrays: Mapping[str, Array], header: StoredTable) -> Self:
         """Take over what :meth:`export` returned; refuse that of another selection.
 
         A model of another size than the saved one's acts as :meth:`resize`.
         """
-        with self._thread.inside():
-            twin = self._twin_with_facts(saved_state.read_optional_facts(header, self._unresolved.needs))
+        with self._one_thread:
+            twin = self._twin_with_facts(saved_state.read_optional_facts(header, self._unresolved_selector.needs))
             memory = saved_state.parse(arrays, header, twin)  # what follows cannot be refused
             self._abandon()
-            resolved = _Changes(selector=twin.selector, needs=twin.needs, _view=twin._view, _latest_turn=None)
+            resolved = _Changes(
+                selector=twin.selector,
+                needs=twin.needs,
+                _disclosed_population=twin._disclosed_population,
+                _latest_turn=None,
+            )
             self._apply({**resolved, **memory})
-            self._adopt_dimensions(self.dimensions.changed_since(self.shapes))
+            self._adopt_dimensions(self.dimensions.changed_since(self.row_shapes))
         return self
 
     def _twin_with_facts(self, facts: list[str] | None) -> Registrar:
         """Return a registrar whose method uses these optional facts, as a saved selection did; itself if it does."""
-        if facts is None or facts == self.options().get("optional"):
+        if facts is None or facts == self.used_optional_facts():
             return self
         return Registrar(
-            self._unresolved.resolve(facts),
+            self._unresolved_selector.resolve(facts),
             self.population,
             horizon=self.horizon,
             seed=self.seed,
             guards=self.guards,
-            model=self._model,
+            model=self._model_size,
         )
 
     def save(self, path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""A registrar's snapshot, written and read back; it is checked against the selection that goes on with it."""
+"""Write a registrar's snapshot and read it back, checked against the selection that goes on with it."""
 
 from __future__ import annotations
 
@@ -43,36 +43,36 @@ class RegistrarMemory(TypedDict, total=False):
     Attributes:
         state: what the method remembers.
         eligibility: what the guards remember.
-        counters: messages that did not count, by kind.
-        shapes: the shapes of vector signals' rows that are known.
-        dimensions: the dimensions of vector signals.
-        index: selections so far.
-        version: of the model.
-        events: entries of an audit log so far.
-        flights: work in flight.
+        counters: how many messages did not count, by kind: late, duplicate, stale or rejected.
+        row_shapes: the shape of one client's row, by vector signal, where it is known.
+        dimensions: the dimensions of vector signals, and the clients' votes on them.
+        index: how many selections there were; the index of the next one.
+        version: the version of the model; 0 before the first step.
+        n_log_entries: how many entries an audit log has so far, without its header.
+        flights: the work in flight.
         intake: what clients sent since the last step; None where nothing is under way.
-        chosen: clients that were chosen since the last step.
-        online: who was reachable at the latest selection.
-        _last_selection: whom, and how many, it could choose.
+        chosen_since_step: ids of the clients that were chosen since the last step.
+        last_reachable: ids of the clients that were reachable at the latest selection, busy or not.
+        _last_selection: whom the latest selection could choose, and how many of them.
     """
 
     state: State
     eligibility: Eligibility
     counters: dict[str, int]
-    shapes: dict[str, RowShape]
+    row_shapes: dict[str, RowShape]
     dimensions: Dimensions
     index: int
     version: int
-    events: int
+    n_log_entries: int
     flights: Flights
     intake: Intake | None
-    chosen: Ids
-    online: Ids
+    chosen_since_step: Ids
+    last_reachable: Ids
     _last_selection: LastSelection
 
 
-class Settings(NamedTuple):
-    """What a saved registrar was made with."""
+class SavedSettings(NamedTuple):
+    """The arguments that a saved registrar was made with, as its snapshot has them."""
 
     seed: int
     horizon: int | None
@@ -82,18 +82,22 @@ class Settings(NamedTuple):
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
     """Return everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = add_prefix("state.", registrar.state.arrays())
-    memory = registrar.eligibility.export() | registrar.dimensions.export()
-    arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
+    guard_arrays = registrar.eligibility.export() | registrar.dimensions.export()
+    arrays |= {name: value.copy() for name, value in guard_arrays.items()}  # later rounds write to the registrar's own
     header: dict[str, object] = {
         "selector": registrar.method_name,
         "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},
         "seed": int(registrar.seed),
         "horizon": registrar.horizon,
-        **registrar.options(),
+    }
+    optional_facts = registrar.used_optional_facts()
+    if optional_facts is not None:
+        header["optional"] = optional_facts
+    header |= {
         "guards": registrar.guards.changed(),
         "index": registrar.index,
         "counters": dict(registrar.counters),
-        "shapes": {name: list(shape) for name, shape in registrar.shapes.items()},
+        "shapes": {name: list(shape) for name, shape in registrar.row_shapes.items()},
     }
     if has_work_under_way(registrar):
         arrays |= _arrays_under_way(registrar)
@@ -103,15 +107,15 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, object]]:
 
 def has_work_under_way(registrar: Registrar) -> bool:
     """Tell whether selections and versions differ, or anything is in flight: a round that is over has none of it."""
-    counts_differ = not registrar.index == registrar.version == registrar.events
+    counts_differ = not registrar.index == registrar.version == registrar.n_log_entries
     return counts_differ or bool(registrar.flights.selections) or registrar.intake is not None
 
 
 def _arrays_under_way(registrar: Registrar) -> dict[str, Array]:
     return {
         **registrar.flights.arrays(),
-        "chosen": registrar.chosen.copy(),
-        "online": registrar.online.copy(),
+        "chosen": registrar.chosen_since_step.copy(),
+        "online": registrar.last_reachable.copy(),
         "last_available": registrar._last_selection.available.copy(),
     }
 
@@ -122,7 +126,7 @@ def _header_under_way(registrar: Registrar) -> dict[str, object]:
         intake = registrar.intake.export()
     return {
         "version": registrar.version,
-        "events": registrar.events,
+        "events": registrar.n_log_entries,
         "flights": registrar.flights.tables(),
         "intake": intake,
         "budget": registrar._last_selection.budget,
@@ -133,7 +137,7 @@ def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar
     """Read what ``Registrar.export`` gave, for a registrar that takes over; refuse that of another selection."""
     try:
         _, current_header = export(registrar)
-        changes = snapshot.describe_difference(_identity(header), _identity(current_header))
+        changes = snapshot.describe_difference(_fixed_settings(header), _fixed_settings(current_header))
         if changes:
             raise StorageError(f"Snapshot is of another selection: {changes}.")
         return _parse(arrays, header, registrar)
@@ -145,9 +149,9 @@ def parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar
 
 def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registrar) -> RegistrarMemory:
     n_clients = registrar.population.n_clients
-    shapes = {name: _as_shape(stored) for name, stored in header["shapes"].items()}
+    row_shapes = {name: _as_shape(stored) for name, stored in header["shapes"].items()}
     index = whole_number(header["index"], "index", most=LARGEST_COUNT)
-    state = _read_memory(arrays, type(registrar.state), n_clients)
+    state = _read_state(arrays, type(registrar.state), n_clients)
     eligibility = copy.copy(registrar.eligibility)
     eligibility.restore(
         arrays,
@@ -158,15 +162,15 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
         state=state,
         eligibility=eligibility,
         counters={name: whole_number(header["counters"][name], name) for name in registrar.counters},
-        shapes=shapes,
-        dimensions=registrar.dimensions.restored(arrays, shapes),
+        row_shapes=row_shapes,
+        dimensions=registrar.dimensions.restored(arrays, row_shapes),
         index=index,
         version=index,
-        events=index,
+        n_log_entries=index,
         flights=Flights(),
         intake=None,
-        chosen=NOBODY,
-        online=NOBODY,
+        chosen_since_step=NOBODY,
+        last_reachable=NOBODY,
         _last_selection=LastSelection(available=NOBODY, budget=1),
     )
     under_way = header.get("under_way")
@@ -178,11 +182,11 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
         names = {MODEL} if scales is None else scales.norms.keys()
         intake = registrar.fresh_intake().restored(under_way["intake"], names, n_clients)
     memory["version"] = whole_number(under_way["version"], "version", most=LARGEST_COUNT)
-    memory["events"] = whole_number(under_way["events"], "events", most=LARGEST_COUNT)
+    memory["n_log_entries"] = whole_number(under_way["events"], "events", most=LARGEST_COUNT)
     memory["flights"] = Flights.restored(arrays, under_way["flights"], n_clients)
     memory["intake"] = intake
-    memory["chosen"] = _read_ids("chosen", arrays, n_clients)
-    memory["online"] = _read_ids("online", arrays, n_clients)
+    memory["chosen_since_step"] = _read_ids("chosen", arrays, n_clients)
+    memory["last_reachable"] = _read_ids("online", arrays, n_clients)
     memory["_last_selection"] = LastSelection(
         available=_read_ids("last_available", arrays, n_clients),
         budget=whole_number(under_way["budget"], "budget", 1),
@@ -191,21 +195,21 @@ def _parse(arrays: Mapping[str, Array], header: StoredTable, registrar: Registra
 
 
 def _read_ids(name: str, arrays: Mapping[str, Array], n_clients: int) -> Ids:
-    """Read ids of clients that are there."""
+    """Read ids of clients; refuse an id beyond the population."""
     ids = as_ids(name, arrays[name])
     if ids.size and ids.max() >= n_clients:
         raise bad(name, f"below {n_clients}", int(ids.max()))
     return ids
 
 
-def read_settings(header: StoredTable, path: str | Path) -> Settings:
+def read_settings(header: StoredTable, path: str | Path) -> SavedSettings:
     """Read seed, horizon and guards of a saved registrar."""
     try:
         seed = whole_number(header.get("seed"), "seed")
         horizon = header.get("horizon")
         if horizon is not None:
             horizon = whole_number(horizon, "horizon", 1)
-        return Settings(seed, horizon, Guards(**header["guards"]))
+        return SavedSettings(seed, horizon, Guards(**header["guards"]))
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
 
@@ -222,15 +226,15 @@ def read_optional_facts(header: StoredTable, needs: Needs) -> list[str] | None:
     return facts
 
 
-def _identity(header: StoredTable) -> dict[str, object]:
-    """Return what must be the same when a selection goes on."""
+def _fixed_settings(header: StoredTable) -> dict[str, object]:
+    """Return what must stay the same when a selection goes on: method, parameters, seed and guards."""
     guards = {f"guards.{name}": value for name, value in header["guards"].items()}
     return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
 
 
-def _read_memory(arrays: Mapping[str, Array], memory: type[State], n_clients: int) -> State:
-    """Read the method's memory, grown to the clients that have joined since."""
-    state = memory.restored(take_part(arrays, "state."))
+def _read_state(arrays: Mapping[str, Array], state_type: type[State], n_clients: int) -> State:
+    """Read the method's state, and let it grow by the clients that have joined since."""
+    state = state_type.restored(take_part(arrays, "state."))
     if state.n_clients > n_clients:
         raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {n_clients}.")
     state.grow(n_clients)

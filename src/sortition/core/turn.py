@@ -77,7 +77,7 @@ class TurnContext:
         guards: how far clients are trusted.
         seed: of the draws of this selection.
         index: the round, from 0.
-        shapes: the shapes of vector signals' rows that are known.
+        row_shapes: the shape of one client's row, by vector signal, where it is known.
         largest_dimension: the largest dimension that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         excluded: the available clients that a policy left out, by rule.
@@ -91,7 +91,7 @@ class TurnContext:
         version: of the model that the cohort trains.
         moment: what was going on when the turn began.
         count_late_answer: is called for an answer that comes after the turn was closed.
-        thread: refuses a second thread.
+        one_thread: refuses a second thread while one is inside.
     """
 
     registrar_token: object
@@ -99,7 +99,7 @@ class TurnContext:
     guards: Guards
     seed: int
     index: int
-    shapes: Mapping[str, RowShape]
+    row_shapes: Mapping[str, RowShape]
     largest_dimension: int
     available: Ids
     excluded: Mapping[str, Ids]
@@ -113,7 +113,7 @@ class TurnContext:
     version: int
     moment: Moment
     count_late_answer: Callable[[], None]
-    thread: OneThread
+    one_thread: OneThread
 
     @property
     def method_name(self) -> str:
@@ -152,7 +152,7 @@ class Turn:
         self.intake = Intake(
             selector=context.selector,
             guards=context.guards,
-            shapes=dict(context.shapes),
+            row_shapes=dict(context.row_shapes),
             scale_of=context.scale_of,
             limit_without_scale=context.limit_without_scale,
             largest_dimension=context.largest_dimension,
@@ -272,7 +272,7 @@ class Turn:
 
         Unsound rows are withheld from the selector and counted; an answer to a closed question is counted and ignored.
         """
-        with self._context.thread.inside():
+        with self._context.one_thread:
             if not self.is_open:
                 self._context.count_late_answer()
             elif self.question is None:
@@ -292,7 +292,7 @@ class Turn:
         """Note that members of the cohort sent an unsound update, and why: a strike each, as for an unsound report."""
         if not isinstance(clients, Mapping):
             raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
-        with self._context.thread.inside():
+        with self._context.one_thread:
             ids = as_ids("turn.blame(clients)", list(clients))
             members = NOBODY
             if self.cohort is not None:
@@ -309,7 +309,7 @@ class Turn:
         exceeds ``norm_limit``: each update, and the update that they make together. The norms are recorded for the
         scale that the guards remember; where a client's update is judged again, its last norm counts.
         """
-        with self._context.thread.inside():
+        with self._context.one_thread:
             return self.intake.judge_updates(ids, norms)
 
     # -- the choice ------------------------------------------------------------------------------------------------

@@ -17,12 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
-from sortition.core.cost import BYTES_PER_NUMBER
+from sortition.core.cost import BYTES_PER_MEGABYTE, BYTES_PER_NUMBER
 from sortition.core.errors import StorageError
 from sortition.core.policy import (
     COUNTED,
     FACT_OF,
-    MEGABYTE,
     UTC_OFFSET,
     Per,
     Policy,
@@ -109,7 +108,7 @@ class Tally:
         self.rules = {rule.name: rule for rule in policy.rules if rule.name in COUNTED}
         self._separation = _span("separation", policy.separation)
         self._window = _span("window", policy.window)
-        self._most_bytes = int(policy.megabytes * MEGABYTE)
+        self._most_bytes = int(policy.megabytes * BYTES_PER_MEGABYTE)
         self._codes: dict[Hashable, int] = {}
         self._last: list[float] = []  # when each subject was last used, in the unit of the separation
         self._uses: list[int] = []  # within the window

@@ -261,7 +261,7 @@ class Shadow:
         """Play a turn of the shadow's own registrar, in step with the live one."""
         registrar.index = seen.turn.index
         registrar.version = seen.turn.version
-        registrar.events = seen.turn.index
+        registrar.n_log_entries = seen.turn.index
         registrar.eligibility = registrar.eligibility.copy()
         registrar.eligibility.strikes = seen.strikes.copy()
         registrar.eligibility.quarantined_until = seen.quarantined_until.copy()
@@ -417,7 +417,7 @@ def _end_step(registrar: Registrar, step: ServerStep) -> None:
     used_ids = np.intersect1d(step.arrived, registrar.in_flight)
     registrar.flights = registrar.flights.after_step(used_ids)
     registrar.intake = None
-    registrar.chosen = NOBODY
+    registrar.chosen_since_step = NOBODY
     registrar.version = step.version + 1
 
 

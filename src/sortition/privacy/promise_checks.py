@@ -51,7 +51,7 @@ Rule = Callable[[AnySelector, Promises, Deployment], Iterator[PrivacyFinding]]
 
 
 def lint(selector: AnySelector, promises: Promises, deployment: Deployment | None = None) -> list[PrivacyFinding]:
-    """List what is unsound about a selection under these promises, then what must be seen to; nothing without one."""
+    """List what is unsound about a selection under these promises, then what its operator must see to."""
     if deployment is None:
         deployment = Deployment()
     findings = [finding for rule in RULES for finding in rule(selector, promises, deployment)]

@@ -37,7 +37,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TIE_TOLERANCE, round_to_tie_grid
-from sortition.selectors._parts.shares import as_shares
+from sortition.selectors._parts.shares import weight_shares
 
 CHUNK = 65_536  # clients whose numbers are unpacked at a time
 
@@ -94,7 +94,7 @@ class CAFed(Selector[Memory]):
         count_moves(state.moves, state.was_available, round.available, rounds_passed)
         state.last_round = round.index
         pi, correlation = estimate_availability(state.moves[known_ids])
-        alpha = self._target(round)
+        alpha = weight_shares(round.population, known_ids, self.target)
         most_correlated_first = np.argsort(-round_to_tie_grid(np.abs(correlation)), kind="stable")
         rarest_first = np.argsort(round_to_tie_grid(pi), kind="stable")
         keeps = prune(
@@ -123,19 +123,12 @@ class CAFed(Selector[Memory]):
         state.loss[losses.ids] = np.where(np.isnan(previous), losses.values, smoothed)
 
     def _losses_or_mean(self, state: Memory, known_ids: Ids) -> Floats:
-        """Return F̂_k of the known clients; where there is none, the mean of the others. F*_k counts as 0."""
+        """Return F̂_k − F*_k of the known clients, F*_k = 0; where there is no F̂_k, the mean of the others."""
         loss = state.loss[known_ids]
         unknown = np.isnan(loss)
         if unknown.all():
             return np.zeros(known_ids.size)
         return np.where(unknown, loss[~unknown].mean(), loss)
-
-    def _target(self, round: Round) -> Floats:
-        """Return α_k of the known clients."""
-        known_ids = round.population.known_ids
-        if self.target == "equal":
-            return as_shares(np.ones(known_ids.size))
-        return as_shares(np.asarray(round.population.sizes[known_ids], np.float64))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
@@ -147,12 +140,12 @@ class CAFed(Selector[Memory]):
 
 
 def prune(alpha: Floats, loss: Floats, order: Ids, bias: float, tolerance: float) -> Array:
-    """Return which clients are kept (n,): along ``order``, each whose absence lowers ε by the tolerance is left out.
+    """Return which clients are kept (n,): in turn, each whose absence lowers ε by the tolerance is left out.
 
     Args:
         alpha: (n,) α_k, shares that add up to 1.
         loss: (n,) F̂_k − F*_k.
-        order: positions in which clients are looked at; one may occur twice.
+        order: positions of the clients in the order in which they are looked at; one may occur twice.
         bias: κ.
         tolerance: tol.
     """

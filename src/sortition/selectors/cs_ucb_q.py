@@ -32,6 +32,7 @@ from sortition.core import DURATION, Cohort, Feedback, Needs, Round, Selector, S
 from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import take_largest
 from sortition.core.ties import round_to_tie_grid
+from sortition.selectors._parts.shares import weight_shares
 
 
 @dataclass
@@ -77,16 +78,15 @@ class CSUCBQ(Selector[Memory]):
         return Needs(reads=("sizes",), reports=(DURATION,))
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Serve the queues, then take the largest sums of optimism and debt."""
+        """Add to the queues what is required, then choose by the largest sums of optimistic reward and queue."""
         required = self._required_rates(round)
-        skipped = round.index - state.last - 1
-        state.queue = np.maximum(state.queue + required - state.chosen, 0.0) + skipped * required
+        n_skipped = round.index - state.last - 1
+        state.queue = np.maximum(state.queue + required - state.chosen, 0.0) + n_skipped * required
         ids = round.available
-        optimism = self._optimistic_rewards(state, ids, round.index + 1)
-        score = (1 - self.beta) * optimism + self.beta * state.queue[ids]
-        members = take_largest(
-            ids, round_to_tie_grid(score, 1.0), round.budget
-        )  # D_k sums small steps: near 0 its bits are noise
+        reward = self._optimistic_rewards(state, ids, round.index + 1)
+        score = (1 - self.beta) * reward + self.beta * state.queue[ids]
+        score = round_to_tie_grid(score, 1.0)  # D_k sums small steps: near 0 its bits are noise
+        members = take_largest(ids, score, round.budget)
         state.chosen[:] = 0
         state.chosen[members] = 1
         state.last = round.index
@@ -95,12 +95,8 @@ class CSUCBQ(Selector[Memory]):
     def _required_rates(self, round: Round) -> Floats:
         """Return c_k of all clients (N,); 0 for unknown ones."""
         known_ids = round.population.known_ids
-        sizes = np.asarray(round.population.sizes[known_ids], np.float64)
         share = np.zeros(round.n_clients)
-        if self.rate == "size" and sizes.sum() > 0:
-            share[known_ids] = sizes / sizes.sum()
-        else:
-            share[known_ids] = 1.0 / known_ids.size
+        share[known_ids] = weight_shares(round.population, known_ids, self.rate)
         return np.minimum(self.fraction * round.budget * share, 1.0)
 
     def _optimistic_rewards(self, state: Memory, ids: Ids, t: int) -> Floats:
@@ -109,8 +105,8 @@ class CSUCBQ(Selector[Memory]):
         reward = np.ones(ids.size)  # ȳ_k
         if longest > 0:
             reward = 1.0 - state.latency[ids] / longest
-        doubt = np.sqrt(2.0 * math.log(t) / np.maximum(state.plays[ids], 1))
-        return np.minimum(reward + doubt, 1.0)
+        confidence_radius = np.sqrt(2.0 * math.log(t) / np.maximum(state.plays[ids], 1))
+        return np.minimum(reward + confidence_radius, 1.0)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Update the mean latency of the clients that answered."""

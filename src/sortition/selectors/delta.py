@@ -45,7 +45,7 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_weighted, draw_with_replacement
 from sortition.core.ties import round_to_tie_grid
-from sortition.selectors._parts.shares import as_shares
+from sortition.selectors._parts.shares import as_shares, weight_shares
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Delta(Selector[Memory]):
         """Draw clients with probabilities p, and weigh each draw by w_i / p_i."""
         available = round.available
         p = as_shares((1 - self.mix) * state.share[available] + self.mix)  # a share of 1 is the uniform probability
-        w = self._weights(round)
+        w = weight_shares(round.population, round.available, self.weigh)
         if self.draw == "distinct":
             draws = draw_weighted(available, p, round.budget, round.rng)
         else:
@@ -108,12 +108,6 @@ class Delta(Selector[Memory]):
         weights = ratio * counts / draws.size
         notes = {"largest": float(p.max()), "smallest": float(p.min())}
         return Cohort(ids, weights, mass="expected", notes=notes)
-
-    def _weights(self, round: Round) -> Floats:
-        """Return w_i, shares among the available clients."""
-        if self.weigh == "size":
-            return as_shares(np.asarray(round.population.sizes[round.available], float))
-        return as_shares(np.ones(round.available.size))
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Set p of the participants by z; their total stays as it was."""

@@ -42,13 +42,13 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.distances import distances_between, enlarge_table
+from sortition.selectors._parts.distances import distances_between
 from sortition.selectors._parts.facility import greedy_cover, represented_mass, stochastic_cover
 from sortition.selectors._parts.facility_sampled import (
     SHORT_WIDTH,
+    make_room,
     sample_size,
     sampled_cover,
-    shorten_rows,
     store_rows,
 )
 
@@ -109,9 +109,9 @@ class DivFL(Selector[Memory]):
         )
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Ask clients without a gradient (or all), then cover everybody known by the available."""
+        """Ask clients without a gradient (or all) for it, then choose the available ones that cover all known ones."""
         available = round.available
-        keeps_pairs = self._make_room(state)
+        keeps_pairs = make_room(state, self.exact_up_to, unknown=0.0)
         askable = available
         if not keeps_pairs:
             askable = np.sort(draw_uniformly(available, sample_size(self.sample, round.budget), round.rng))
@@ -155,9 +155,9 @@ class DivFL(Selector[Memory]):
         return pool[picks], represented_mass(table[picks])
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> tuple[Ids, Floats]:
-        """Cover a sample of the known clients, where there are more than ``exact_up_to``.
+        """Choose clients that cover a sample of the known ones, where there are more than ``exact_up_to``.
 
-        Some candidates are searched first; then everybody in the pool may take the place of a chosen one.
+        They are chosen among some candidates first; then everybody in the pool may take the place of a chosen one.
         """
         if pool.size == 0:
             return pool, np.empty(0)
@@ -170,17 +170,6 @@ class DivFL(Selector[Memory]):
             rows=state.rows, pool=pool, candidates=candidates, references=references, k=round.budget, mass=mass
         )
         return ids, represented_mass(distances_between(state.rows[ids], state.rows[references]), mass)
-
-    def _make_room(self, state: Memory) -> bool:
-        """Make room for clients that joined, and say whether all pairs are kept."""
-        keeps_pairs = state.n_clients <= self.exact_up_to
-        if keeps_pairs:
-            state.distance = enlarge_table(state.distance, state.n_clients, 0.0)
-            return True
-        state.distance = None
-        if state.rows.shape[1] > SHORT_WIDTH:
-            state.rows = shorten_rows(state.rows, SHORT_WIDTH).astype(np.float32)
-        return False
 
     def _learn(self, state: Memory, reading: Reading) -> None:
         """Store the gradients of those who answered, and their distances to all stored ones."""

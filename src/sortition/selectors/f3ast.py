@@ -73,17 +73,20 @@ class F3AST(Selector[Memory]):
         return Needs(reads=("sizes",))
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Choose by the largest marginals, then update the rates, then weigh by them."""
+        """Choose, update the rates, and weigh by p_k / r_k.
+
+        The clients of the largest p_k / r_k are chosen, which are those of the largest marginals.
+        """
         known_ids = round.population.known_ids
         p = data_shares(round.population)
         self._start_rates(state, round, p)
-        skipped = round.index - state.last_round - 1
-        state.rate[known_ids] *= (1 - self.beta) ** skipped
+        n_skipped = round.index - state.last_round - 1
+        state.rate[known_ids] *= (1 - self.beta) ** n_skipped
         state.last_round = round.index
-        chosen = take_largest(round.available, _ratio(p, state.rate, round.available), round.budget)
+        chosen = take_largest(round.available, _shares_over_rates(p, state.rate, round.available), round.budget)
         state.rate[known_ids] *= 1 - self.beta
         state.rate[chosen] += self.beta
-        weights = _ratio(p, state.rate, chosen)
+        weights = _shares_over_rates(p, state.rate, chosen)
         if self.divide:
             weights = weights / round.budget
         notes = {"expected_size": float(state.rate[known_ids].sum())}
@@ -104,7 +107,7 @@ class F3AST(Selector[Memory]):
         return [{}, {"beta": 0.1, "start": "share", "divide": True}]
 
 
-def _ratio(p: Floats, rate: Floats, ids: Ids) -> Floats:
-    """Return p_k / r_k of these clients; 0 for a client without data, however small its rate is."""
+def _shares_over_rates(p: Floats, rate: Floats, ids: Ids) -> Floats:
+    """Return p_k / r_k of these clients; 0 of a client without data, however small its rate is."""
     ratio = p[ids] / np.maximum(rate[ids], np.finfo(float).tiny)
     return np.asarray(np.where(p[ids] > 0, ratio, 0.0))

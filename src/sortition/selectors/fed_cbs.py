@@ -123,16 +123,16 @@ class FedCBS(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Draw the cohort's members one after another."""
         if isinstance(state, PairMemory):
-            strangers = find_without_products(state.products, round.available)
-            if strangers.size:
-                answer = yield Measure(PRODUCTS, strangers)
-                store_products(state.products, strangers, answer)
+            without_products = find_without_products(state.products, round.available)
+            if without_products.size:
+                answer = yield Measure(PRODUCTS, without_products)
+                store_products(state.products, without_products, answer)
         pool = self._make_pool(state, round)
         places = min(round.places, pool.ids.size)
         if places:
             self._draw_sequentially(pool, state, round, places)
         if self.draw == "joint" and 0 < places < pool.ids.size:
-            self._exchange(pool, round.rng, places)
+            self._exchange_members(pool, round.rng, places)
         silent = np.setdiff1d(round.available, pool.ids, assume_unique=True)
         ids = np.concatenate([pool.members, draw_uniformly(silent, round.places - places, round.rng)])
         state.picks[ids] += 1
@@ -175,7 +175,13 @@ class FedCBS(Selector[Memory]):
         newcomers = ~state.noised[round.available]
         if self.epsilon is not None and newcomers.any():
             ids = round.available[newcomers]
-            state.counts[ids] = noisy_counts(counts[newcomers], self.epsilon, self.noise, self.delta, round.rng)
+            state.counts[ids] = noisy_counts(
+                counts[newcomers],
+                epsilon=self.epsilon,
+                mechanism=self.noise,
+                delta=self.delta,
+                rng=round.rng,
+            )
             state.noised[ids] = True
 
     def _draw_sequentially(self, pool: Pool, state: Memory, round: Round, places: int) -> None:
@@ -194,7 +200,7 @@ class FedCBS(Selector[Memory]):
         """Return λ √(3 ln k / (2 T_c)) of candidates with these picks."""
         return self.exploration * np.sqrt(3.0 * math.log(k) / (2.0 * np.maximum(picks, 1)))
 
-    def _exchange(self, pool: Pool, rng: np.random.Generator, places: int) -> None:
+    def _exchange_members(self, pool: Pool, rng: np.random.Generator, places: int) -> None:
         """Walk a Metropolis chain over sets: in each step one member goes and one candidate comes."""
         beta_m = self.beta * places
         for _ in range(self.swaps * places):
@@ -240,7 +246,7 @@ class Pool:
         self.products_with = products_with
         self.labels = labels
         self.is_member: Array = np.zeros(ids.size, dtype=bool)
-        self.order: list[int] = []
+        self.member_positions: list[int] = []
         self.energy = 0.0  # Σ_{n,n'∈M} s_{nn'}
         self.size = 0.0  # Σ_M q_n
         self.sums: Floats = np.zeros(ids.size)  # Σ_{n∈M} s_{nc}
@@ -248,7 +254,7 @@ class Pool:
     @property
     def members(self) -> Ids:
         """The ids of the members, in the order of their draws."""
-        return self.ids[np.asarray(self.order, np.int64)]
+        return self.ids[np.asarray(self.member_positions, np.int64)]
 
     @property
     def qcid(self) -> float:
@@ -261,7 +267,7 @@ class Pool:
 
     def qcid_after(self, place: int, candidate: int) -> float:
         """Return QCID of M with the member at ``place`` exchanged for the candidate."""
-        leaving = self.order[place]
+        leaving = self.member_positions[place]
         energy = self.energy - 2.0 * self.sums[leaving] + self.squares[leaving]
         energy += 2.0 * (self.sums[candidate] - self.products_with(leaving)[candidate]) + self.squares[candidate]
         size = self.size - self.sizes[leaving] + self.sizes[candidate]
@@ -273,11 +279,11 @@ class Pool:
         self.size += float(self.sizes[candidate])
         self.sums = self.sums + self.products_with(candidate)
         self.is_member[candidate] = True
-        self.order.append(candidate)
+        self.member_positions.append(candidate)
 
     def replace(self, place: int, candidate: int) -> None:
         """Exchange the member at ``place`` for the candidate, who comes last in the order."""
-        leaving = self.order.pop(place)
+        leaving = self.member_positions.pop(place)
         self.sums = self.sums - self.products_with(leaving)
         self.energy -= 2.0 * float(self.sums[leaving]) + float(self.squares[leaving])
         self.size -= float(self.sizes[leaving])

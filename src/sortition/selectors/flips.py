@@ -34,8 +34,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import take_largest_unsorted
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.centres import count_distinct, nearest_centre, sample_rows
-from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
-from sortition.selectors._parts.shares import label_shares
+from sortition.selectors._parts.label_privacy import privacy_note, private_label_shares
 
 RESTARTS = 4  # of k-means
 
@@ -126,10 +125,13 @@ class FLIPS(Selector[Memory]):
 
     def _histograms(self, round: Round, ids: Ids) -> Floats:
         """Return the label distributions of these clients, from counts with noise where ``epsilon`` is set."""
-        counts = round.population.label_counts[ids]
-        if self.epsilon is not None:
-            counts = noisy_counts(counts, self.epsilon, self.noise, self.delta, round.rng)
-        return label_shares(counts)
+        return private_label_shares(
+            round.population.label_counts[ids],
+            epsilon=self.epsilon,
+            mechanism=self.noise,
+            delta=self.delta,
+            rng=round.rng,
+        )
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

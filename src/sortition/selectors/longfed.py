@@ -54,10 +54,11 @@ from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TIE_TOLERANCE
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.distances import distances_between, enlarge_table, pairwise_distances
+from sortition.selectors._parts.distances import distances_between, pairwise_distances
 from sortition.selectors._parts.facility import greedy_cover, nearest_chosen, represented_mass
 from sortition.selectors._parts.facility_sampled import (
     SHORT_WIDTH,
+    make_room,
     sample_size,
     sampled_cover,
     shorten_rows,
@@ -86,7 +87,13 @@ class Memory(State):
 
 @dataclass(frozen=True)
 class Cover:
-    """The clients that cover all, how much mass each stands for (k,), and a picture of it."""
+    """The chosen clients, which cover all known ones.
+
+    Attributes:
+        ids: (k,) the chosen clients.
+        mass: (k,) how much mass each of them stands for.
+        note: a picture of it, in rounds that have one.
+    """
 
     ids: Ids
     mass: Floats
@@ -155,7 +162,7 @@ class LongFed(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Follow Algorithm 2, lines 5 to 9."""
         available = round.available
-        keeps_pairs = self._make_room(state)
+        keeps_pairs = make_room(state, self.exact_up_to, unknown=np.nan)
         if keeps_pairs and state.rounds == 0 and self.first == "everyone":
             return self._cohort(available, self._mass(round, available), full=True)
         askable = available
@@ -183,7 +190,9 @@ class LongFed(Selector[Memory]):
         chosen = np.zeros(state.n_clients, bool)
         chosen[feedback.cohort.ids] = True
         if not feedback.cohort.full:  # in a round with everyone x_i − x_k = 0, and nobody has a reference yet
-            state.z, state.q = advance_queues(state.z, state.q, chosen, state.reference, self.delta)
+            state.z, state.q = advance_queues(
+                state.z, state.q, chosen=chosen, reference=state.reference, delta=self.delta
+            )
         state.chosen += chosen
         state.rounds += 1
         self._learn(state, feedback.report(self.signal))
@@ -191,7 +200,7 @@ class LongFed(Selector[Memory]):
     # -- selection, Algorithm 1 ------------------------------------------------------------------------------------
 
     def _cover(self, state: Memory, round: Round, pool: Ids) -> Cover:
-        """Cover every known client; every known available one is a candidate."""
+        """Choose, of all known available clients, those that cover all known clients."""
         known_ids = np.flatnonzero(state.has_update)
         distance = self._distances(state, known_ids)
         price = self._price(state, known_ids, distance)
@@ -202,13 +211,13 @@ class LongFed(Selector[Memory]):
         note: picture_notes.Note = {}
         if picture_notes.is_due(round):
             representatives = chosen[nearest_chosen(table[picks])]
-            note = picture_notes.coverage_note(round, known_ids, distance, chosen, representatives)
+            note = picture_notes.coverage_note(round, known_ids, distance, chosen=chosen, by=representatives)
         return Cover(chosen, represented_mass(table[picks], mass), note)
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> Cover:
-        """Cover a sample of the known clients, where there are more than ``exact_up_to``.
+        """Choose clients that cover a sample of the known ones, where there are more than ``exact_up_to``.
 
-        Some candidates are searched first; then everybody in the pool may take the place of a chosen one.
+        They are chosen among some candidates first; then everybody in the pool may take the place of a chosen one.
         """
         known_ids = np.flatnonzero(state.has_update)
         size = sample_size(self.sample, round.budget)
@@ -260,17 +269,6 @@ class LongFed(Selector[Memory]):
         return Cohort.uniform(ids, full=full, notes=notes or {})
 
     # -- what is known of updates ----------------------------------------------------------------------------------
-
-    def _make_room(self, state: Memory) -> bool:
-        """Make room for clients that joined, and say whether all pairs are kept."""
-        keeps_pairs = state.n_clients <= self.exact_up_to
-        if keeps_pairs:
-            state.distance = enlarge_table(state.distance, state.n_clients, np.nan)
-            return True
-        state.distance = None
-        if state.rows.shape[1] > SHORT_WIDTH:
-            state.rows = shorten_rows(state.rows, SHORT_WIDTH).astype(np.float32)
-        return False
 
     def _learn(self, state: Memory, reading: Reading) -> None:
         """Store the updates of those who answered, and the distances of all their pairs (eq. 5)."""

@@ -32,11 +32,11 @@ import numpy as np
 from pydantic import Field
 
 from sortition.core import UPDATE_NORM, Cohort, Measure, Needs, Round, Selector, State, method
-from sortition.core.arrays import Floats, Ids
+from sortition.core.arrays import Floats
 from sortition.core.sampling import draw_uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TIE_TOLERANCE, round_to_tie_grid
-from sortition.selectors._parts.shares import as_shares
+from sortition.selectors._parts.shares import weight_shares
 
 
 @method
@@ -79,7 +79,7 @@ class OCS(Selector[State]):
         if len(answer):
             pool = np.sort(answer.ids)
             norms[answer.ids] = answer.values
-        w = self._weights(round, pool)
+        w = weight_shares(round.population, pool, self.weigh)
         lengths = w * norms[pool]  # ũ_i
         p = self._probabilities(lengths, m)
         sends = round.rng.random(pool.size) < p
@@ -97,12 +97,6 @@ class OCS(Selector[State]):
         if self.rule == "exact":
             return optimal_probabilities(lengths, m)
         return approximate_probabilities(lengths, m, self.iterations)
-
-    def _weights(self, round: Round, pool: Ids) -> Floats:
-        """Return w_i, shares among the clients that trained."""
-        if self.weigh == "size":
-            return as_shares(np.asarray(round.population.sizes[pool], float))
-        return as_shares(np.ones(pool.size))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -154,7 +154,11 @@ class Oort(Selector[Memory]):
         n_exploit = min(round.places - n_explore, candidates.size)
         T = self._preferred_duration(state, round.budget)
         exploited, pool_size = exploit(
-            candidates, self._scores(state, candidates, T, t), n_exploit, self.cutoff, round.rng
+            ids=candidates,
+            scores=self._scores(state, candidates, T, t),
+            k=n_exploit,
+            cutoff=self.cutoff,
+            rng=round.rng,
         )
         explored = self._explore(untried_ids, min(round.places - n_exploit, untried_ids.size), round)
         readmitted = take_largest(overused, -state.picks[overused], round.places - exploited.size - explored.size)
@@ -231,15 +235,15 @@ class Oort(Selector[Memory]):
         self._pace(state, float(utilities.sum()))
 
     @staticmethod
-    def _count_as_tried(state: Memory, ids: Ids, durations: Floats, round: Round) -> None:
+    def _count_as_tried(state: Memory, ids: Ids, answer_durations: Floats, round: Round) -> None:
         """Count clients that were picked and have never answered as tried: they taught nothing, U(i) = 0.
 
         They took longer than the slowest answer of the round or, where there is none, than its deadline.
         """
         state.utility[ids] = 0.0
         state.last_participation[ids] = round.index + 1
-        if durations.size:
-            state.duration[ids] = durations.max()
+        if answer_durations.size:
+            state.duration[ids] = answer_durations.max()
         elif round.deadline is not None:
             state.duration[ids] = round.deadline
 
@@ -261,7 +265,7 @@ class Oort(Selector[Memory]):
 
 
 def exploit(ids: Ids, scores: Floats, k: int, cutoff: float, rng: np.random.Generator) -> tuple[Ids, int]:
-    """Draw k of ``ids`` by score from those that reach the share ``cutoff`` of the k-th score; count these, too."""
+    """Draw k of the ids that reach the share ``cutoff`` of the k-th score, by score; return how many reach it, too."""
     if k == 0:
         return ids[:0], 0
     rank = scores.size - k

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method
-from sortition.selectors._parts.shares import as_shares
+from sortition.selectors._parts.shares import weight_shares
 
 
 @method
@@ -57,7 +56,7 @@ class Poisson(Selector[State]):
         q = self.probability(round.budget, round.n_clients, round.available.size)
         coins = round.rng.random(round.available.size)
         chosen = coins < q
-        w = self._weights(round)
+        w = weight_shares(round.population, round.available, self.weigh)
         return Cohort(
             round.available[chosen],
             w[chosen] / q,
@@ -69,12 +68,6 @@ class Poisson(Selector[State]):
         """Return the probability of each available client in a round."""
         q = budget / clients if self.q is None else self.q
         return min(q, budget / available, 1.0)
-
-    def _weights(self, round: Round) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return w_k / W, shares among the available clients."""
-        if self.weigh == "size":
-            return as_shares(np.asarray(round.population.sizes[round.available], float))
-        return as_shares(np.ones(round.available.size))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

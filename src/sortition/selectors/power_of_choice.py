@@ -45,9 +45,9 @@ from sortition.core.selector import Asking
 
 @dataclass
 class Memory(State):
-    """The loss that each client last reported (N,), for rpow-d; +∞ where it was never chosen, and whose it is."""
+    """The loss that each client last reported, for rpow-d."""
 
-    loss: Floats = per_client(np.inf)
+    loss: Floats = per_client(np.inf)  # +∞: never chosen; of who never reported, the mean of a round
     has_reported: Array = per_client(False, dtype=bool)
 
 

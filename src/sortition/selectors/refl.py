@@ -74,7 +74,7 @@ class REFL(Selector[Memory]):
         return Needs()
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Learn from who stayed, then take the least likely of the clients that do not rest."""
+        """Learn from who stayed, then choose those that do not rest and are least likely to be available soon."""
         self._learn(state, round)
         rested = round.index - state.last_participation[round.available] > self.cooldown
         ids = round.available[rested]

@@ -233,7 +233,7 @@ class TiFL(Selector[Memory]):
         return np.divide(right, examples, out=previous.copy(), where=examples > 0)
 
     def _draw_tier(self, state: Memory, has_members: Array, round: Round) -> int:
-        """Draw a tier with credits and available members by its chance; it pays a credit."""
+        """Draw one of the tiers with credits and available members, by their chances; it pays a credit."""
         if not (has_members & (state.credits > 0)).any():
             state.credits = self._full_credits(round)
         usable = has_members & (state.credits > 0)

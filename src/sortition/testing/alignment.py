@@ -20,20 +20,20 @@ from sortition.testing.violation import require
 from sortition.testing.worlds import ScriptedWorld
 
 CLIENTS = 18
-MUTE = 8  # clients with the lowest ids, so that every other position is shifted
-LISTENED_TO = range(MUTE, CLIENTS)  # the clients whose answers are changed, one at a time
+N_MUTE = 8  # clients with the lowest ids, so that every other position is shifted
+LISTENED_TO = range(N_MUTE, CLIENTS)  # the clients whose answers are changed, one at a time
 ROUNDS = 12
-SMALL = 0.01  # what one client's answers are multiplied with in one run
-LARGE = 20.0  # and in the other
-FEWEST = 4  # clients whose answers must make a difference, or nothing can be told
+SMALL_FACTOR = 0.01  # what one client's answers are multiplied with in one run
+LARGE_FACTOR = 20.0  # and in the other
+FEWEST_INFLUENTIAL = 4  # clients whose answers must make a difference, or nothing can be told
 # Shares of clients for whom a change of their answers changes above all how often they are chosen themselves. Methods
 # of the package that choose by single answers have 1.0, and 0.8 or more with mute clients; methods that read by
 # position have 1.0, and 0.4 or less with mute clients.
-CLEAR = 0.95
-MISREAD = 0.6
+CLEAR_SHARE = 0.95
+MISREAD_SHARE = 0.6
 
 
-class OneLoud(ScriptedWorld):
+class OneClientScaled(ScriptedWorld):
     """A scripted world in which one client's answers are multiplied by a factor."""
 
     def __init__(self, client: int, factor: float) -> None:
@@ -49,30 +49,30 @@ class OneLoud(ScriptedWorld):
         return rows
 
 
-class Mute(AnswerFaults):
+class LowestIdsMute(AnswerFaults):
     """Clients with the lowest ids never answer and never report."""
 
-    def hit(self, reading: Reading, t: int, what: str) -> Reading:
+    def distort(self, reading: Reading, t: int, key: str) -> Reading:
         """Return a reading without their rows."""
-        is_heard = reading.ids >= MUTE
+        is_heard = reading.ids >= N_MUTE
         return Reading(reading.ids[is_heard], reading.values[is_heard])
 
 
-class Heard(NamedTuple):
-    """Of how many clients the answers made a difference.
+class Influence(NamedTuple):
+    """How many clients' answers changed who is chosen.
 
     Attributes:
-        anybody: clients whose answers changed how often somebody is chosen.
-        themselves: those of them whose answers changed most how often they are chosen themselves.
+        n_influential: clients whose answers changed how often somebody is chosen.
+        n_on_themselves: those of them whose answers changed most how often they are chosen themselves.
     """
 
-    anybody: int
-    themselves: int
+    n_influential: int
+    n_on_themselves: int
 
     @property
     def share(self) -> float:
-        """Return the share of those whose own answers decide on themselves."""
-        return self.themselves / max(self.anybody, 1)
+        """The share of these clients whose answers decide on themselves above all."""
+        return self.n_on_themselves / max(self.n_influential, 1)
 
 
 def aligned_answers(cls: type[AnySelector]) -> None:
@@ -80,38 +80,39 @@ def aligned_answers(cls: type[AnySelector]) -> None:
     for selector in instances(cls):
         if not selector.needs.asks and not selector.needs.reports:
             continue
-        all_answer = _heard(selector, AnswerFaults())
-        if all_answer.anybody < FEWEST or all_answer.share < CLEAR:
+        all_answer = _measure_influence(selector, AnswerFaults())
+        if all_answer.n_influential < FEWEST_INFLUENTIAL or all_answer.share < CLEAR_SHARE:
             continue  # it does not choose by single clients' answers
-        some_answer = _heard(selector, Mute())
+        some_answer = _measure_influence(selector, LowestIdsMute())
         require(
             cls,
-            some_answer.anybody < FEWEST or some_answer.share >= MISREAD,
+            some_answer.n_influential < FEWEST_INFLUENTIAL or some_answer.share >= MISREAD_SHARE,
             "gives a client's answer to another client where some do not answer. An answer holds the ids that it is of:"
-            f" take reading.ids beside reading.values, never positions in round.available{_stated(selector)}.",
+            " take reading.ids beside reading.values, never positions in round.available"
+            f"{_write_parameters(selector)}.",
         )
 
 
-def _stated(selector: AnySelector) -> str:
-    """Return the parameters under which a method was tried; nothing where it has none."""
+def _write_parameters(selector: AnySelector) -> str:
+    """Write the parameters under which a method was tried; nothing where it has none."""
     parameters = ", ".join(f"{name} = {value}" for name, value in selector.parameters().items())
     if parameters:
         return f" (with {parameters})"
     return ""
 
 
-def _heard(selector: AnySelector, faults: AnswerFaults) -> Heard:
+def _measure_influence(selector: AnySelector, faults: AnswerFaults) -> Influence:
     """Count the clients whose answers, large in place of small, change who is chosen, and whom they change most."""
-    anybody = 0
-    themselves = 0
+    n_influential = 0
+    n_on_themselves = 0
     for client in LISTENED_TO:
-        quiet = _times_chosen(selector, OneLoud(client, SMALL), faults)
-        loud = _times_chosen(selector, OneLoud(client, LARGE), faults)
+        quiet = _times_chosen(selector, OneClientScaled(client, SMALL_FACTOR), faults)
+        loud = _times_chosen(selector, OneClientScaled(client, LARGE_FACTOR), faults)
         difference = np.abs(loud - quiet)
         if difference.any():
-            anybody += 1
-            themselves += int(difference[client] == difference.max())
-    return Heard(anybody=anybody, themselves=themselves)
+            n_influential += 1
+            n_on_themselves += int(difference[client] == difference.max())
+    return Influence(n_influential=n_influential, n_on_themselves=n_on_themselves)
 
 
 def _times_chosen(selector: AnySelector, world: ScriptedWorld, faults: AnswerFaults) -> Ids:

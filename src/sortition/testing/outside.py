@@ -26,10 +26,20 @@ from sortition.testing.worlds import ScriptedWorld
 
 REMEDY = "Draw from round.rng, and keep memory in the state alone."
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
-MAKERS = {"default_rng": np.random.default_rng, "RandomState": np.random.RandomState, "Random": random.Random}
-GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
-ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
-MEMORY = (list, dict, set, bytearray, np.ndarray, int, float, str, type(None))  # values that a function may change
+GENERATOR_MAKERS = {"default_rng": np.random.default_rng, "RandomState": np.random.RandomState, "Random": random.Random}
+GLOBAL_INSTRUCTIONS = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
+ATTRIBUTE_INSTRUCTIONS = ("LOAD_ATTR", "LOAD_METHOD")
+MEMORY_TYPES = (
+    list,
+    dict,
+    set,
+    bytearray,
+    np.ndarray,
+    int,
+    float,
+    str,
+    type(None),
+)  # values that a function may change
 
 
 def outside_sources(selector: AnySelector, memory_at_first: Mapping[str, bytes] | None = None) -> list[str]:
@@ -38,7 +48,7 @@ def outside_sources(selector: AnySelector, memory_at_first: Mapping[str, bytes] 
     Memory is compared with ``memory_at_first``, or with what it is now: give what :func:`stored_memory` returned before
     the method was played for the first time. Global generators are left as they were.
     """
-    values = dict(_looked_up(type(selector)))
+    values = dict(_names_looked_up(type(selector)))
     if memory_at_first is None:
         memory_at_first = _pickled(values)
     states_at_first = _global_states()
@@ -69,14 +79,14 @@ def outside_sources(selector: AnySelector, memory_at_first: Mapping[str, bytes] 
 
 def stored_memory(cls: type[AnySelector]) -> dict[str, bytes]:
     """Return the values outside the state that a method's functions look up and may change, as bytes by name."""
-    return _pickled(dict(_looked_up(cls)))
+    return _pickled(dict(_names_looked_up(cls)))
 
 
 def _generators(values: Mapping[str, object], *, with_makers: bool) -> list[str]:
     """List the names of generators among some values; with ``with_makers`` also of what makes generators."""
     names = [name for name, value in values.items() if isinstance(value, GENERATORS)]
     if with_makers:
-        names += [name for name, value in values.items() if any(value is maker for maker in MAKERS.values())]
+        names += [name for name, value in values.items() if any(value is maker for maker in GENERATOR_MAKERS.values())]
     return names
 
 
@@ -96,13 +106,13 @@ def same_cohorts(a: list[Cohort], b: list[Cohort]) -> bool:
     )
 
 
-def _looked_up(cls: type) -> Iterator[tuple[str, object]]:
+def _names_looked_up(cls: type) -> Iterator[tuple[str, object]]:
     """Give names and values that the functions of a class and of its file look up, and the class's own attributes."""
-    authors_classes = [base for base in cls.__mro__ if _package(base) != "sortition" and base is not object]
+    authors_classes = [base for base in cls.__mro__ if _package_of(base) != "sortition" and base is not object]
     waiting: list[FunctionType] = []
     for base in authors_classes:
         for name, value in vars(base).items():
-            function = _function(value)
+            function = _function_behind(value)
             if function is not None:
                 waiting.append(function)
             elif not name.startswith("__") and name not in ("cite", "scales", "can_isolate_a_client"):
@@ -110,7 +120,7 @@ def _looked_up(cls: type) -> Iterator[tuple[str, object]]:
     looked_at: set[int] = set()
     while waiting:
         function = waiting.pop()
-        if id(function) in looked_at or _package(function) in ("sortition", "numpy"):
+        if id(function) in looked_at or _package_of(function) in ("sortition", "numpy"):
             continue
         looked_at.add(id(function))
         for name, value in _names_and_values(function):
@@ -120,12 +130,12 @@ def _looked_up(cls: type) -> Iterator[tuple[str, object]]:
                 yield name, value
 
 
-def _package(definition: type | FunctionType) -> str:
+def _package_of(definition: type | FunctionType) -> str:
     """Return the name of the package that defines a class or function."""
     return (definition.__module__ or "").partition(".")[0]
 
 
-def _function(value: object) -> FunctionType | None:
+def _function_behind(value: object) -> FunctionType | None:
     """Return the function behind a method, a property, a class or static method; None where there is none."""
     for inner in (getattr(value, "__func__", None), getattr(value, "fget", None), value):
         if not callable(inner):
@@ -140,28 +150,28 @@ def _names_and_values(function: FunctionType) -> Iterator[tuple[str, object]]:
     """Give what a function finds under the names in its code: in its closure, its globals, in numpy and random."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
-    for name in sorted(set(_names(function.__code__, GLOBAL))):
+    for name in sorted(set(_names_in_code(function.__code__, GLOBAL_INSTRUCTIONS))):
         if name in function.__globals__:
             yield name, function.__globals__[name]
-    for name in sorted(set(_names(function.__code__, ATTRIBUTE)) & MAKERS.keys()):
-        yield name, MAKERS[name]
+    for name in sorted(set(_names_in_code(function.__code__, ATTRIBUTE_INSTRUCTIONS)) & GENERATOR_MAKERS.keys()):
+        yield name, GENERATOR_MAKERS[name]
 
 
-def _names(code: CodeType, instructions: tuple[str, ...]) -> Iterator[str]:
+def _names_in_code(code: CodeType, instructions: tuple[str, ...]) -> Iterator[str]:
     """Give the names that code, and the code within it, looks up by some instructions: ``rng`` is not ``round.rng``."""
     for instruction in dis.get_instructions(code):
         if instruction.opname in instructions:
             yield str(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant, instructions)
+            yield from _names_in_code(constant, instructions)
 
 
 def _pickled(values: Mapping[str, object]) -> dict[str, bytes]:
     """Store numbers, texts and containers as bytes, so that a change is seen; leave out what cannot be stored."""
     stored = {}
     for name, value in values.items():
-        if not isinstance(value, MEMORY):
+        if not isinstance(value, MEMORY_TYPES):
             continue
         with suppress(Exception):  # whatever an object's own __reduce__ raises
             stored[name] = pickle.dumps(value)

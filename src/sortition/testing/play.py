@@ -25,7 +25,7 @@ class Backend(Protocol):
         ...
 
     def train(self, cohort: Cohort, signals: tuple[Signal, ...], t: int) -> dict[str, Reading]:
-        """Train a cohort, and give its reports."""
+        """Train a cohort, and return its reports by signal."""
         ...
 
 
@@ -64,9 +64,9 @@ class AnswerFaults:
     spoiled: float = 0.0
     silent: float = 0.0
 
-    def hit(self, reading: Reading, t: int, what: str) -> Reading:
-        """Return a reading as it arrives; ``what`` keys the draws."""
-        rng = stream(7, f"faults {what}", t)
+    def distort(self, reading: Reading, t: int, key: str) -> Reading:
+        """Return a reading as it arrives; ``key`` tells its draws from others."""
+        rng = stream(7, f"faults {key}", t)
         draws = rng.random((2, len(reading)))
         values = reading.values.copy()
         values[draws[0] < self.spoiled] = np.nan
@@ -74,16 +74,16 @@ class AnswerFaults:
         return Reading(reading.ids[arrives], values[arrives])
 
 
-NONE = AnswerFaults()
+NO_FAULTS = AnswerFaults()
 
 
-def play_turn(registrar: Registrar, world: Backend, ids: Ids, budget: int, faults: AnswerFaults = NONE) -> Turn:
+def play_turn(registrar: Registrar, world: Backend, ids: Ids, budget: int, faults: AnswerFaults = NO_FAULTS) -> Turn:
     """Play one round of a registrar: begin, answer, train, finish."""
     turn = registrar.begin(ids, budget)
     n_questions = 0
     while turn.question is not None:
         reading = world.measure(turn.question, turn.index)
-        turn.answer(faults.hit(reading, turn.index, f"question {n_questions}"))
+        turn.answer(faults.distort(reading, turn.index, f"question {n_questions}"))
         n_questions += 1
     cohort = turn.cohort
     if cohort is None:
@@ -91,14 +91,20 @@ def play_turn(registrar: Registrar, world: Backend, ids: Ids, budget: int, fault
     reports = world.train(cohort, registrar.needs.reports, turn.index)
     completed = cohort.ids[stream(7, "silence", turn.index).random(cohort.ids.size) >= faults.silent]
     arrived_reports = {
-        name: faults.hit(report.restrict(completed), turn.index, f"report {name}") for name, report in reports.items()
+        name: faults.distort(report.restrict(completed), turn.index, f"report {name}")
+        for name, report in reports.items()
     }
     registrar.finish(turn, completed, arrived_reports)
     return turn
 
 
 def turns(
-    registrar: Registrar, world: Backend, rounds: int, budget: int, available: Availability, faults: AnswerFaults = NONE
+    registrar: Registrar,
+    world: Backend,
+    rounds: int,
+    budget: int,
+    available: Availability,
+    faults: AnswerFaults = NO_FAULTS,
 ) -> Iterator[Turn]:
     """Play some more rounds of a registrar."""
     for _ in range(rounds):
@@ -118,7 +124,7 @@ def play(
     budget: int = 4,
     available: Availability | None = None,
     seed: int = 0,
-    faults: AnswerFaults = NONE,
+    faults: AnswerFaults = NO_FAULTS,
 ) -> list[Cohort]:
     """Play a run from its first round and return its cohorts."""
     registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)

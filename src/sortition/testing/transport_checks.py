@@ -23,23 +23,23 @@ def check_transport(make: Callable[[Clients], Transport], *, seconds: float = 30
         make: from three clients to a transport at which they are online, or soon will be.
         seconds: after which something that has not come is missing.
     """
-    office = _Office(seconds)
-    office.transport = make({name: office.client(name) for name in NAMES})
+    bench = _TestBench(seconds)
+    bench.transport = make({name: bench.client(name) for name in NAMES})
     try:
-        _comes_online(office)
-        _posts_without_waiting(office)
-        _waits_in_poll(office)
-        _brings_every_reply_once(office)
-        _wakes_for_a_reply(office)
-        _refuses_strangers(office)
-        _cancels(office)
+        _comes_online(bench)
+        _posts_without_waiting(bench)
+        _waits_in_poll(bench)
+        _brings_every_reply_once(bench)
+        _wakes_for_a_reply(bench)
+        _refuses_strangers(bench)
+        _cancels(bench)
     finally:
-        office.may_answer.set()
+        bench.may_answer.set()
 
 
 @dataclass(eq=False)
-class _Office:
-    """A transport, and clients that answer when they may."""
+class _TestBench:
+    """A transport under test, and clients that answer when they may."""
 
     seconds: float
     transport: Transport = None  # type: ignore[assignment]  # made from the clients below
@@ -47,7 +47,7 @@ class _Office:
     def __post_init__(self) -> None:
         self.may_answer = threading.Event()
         self.sessions: dict[str, str] = {}  # by a client's name
-        self.expected: dict[Handle | None, str] = {}  # what each client will say, by handle
+        self.reason_by_handle: dict[Handle | None, str] = {}  # what each client will say, by handle
 
     def client(self, name: str) -> Callable[[Work], Reply]:
         """Make a client that answers with its name and the round that it was asked in."""
@@ -77,44 +77,44 @@ def _require(holds: bool, sentence: str) -> None:
         raise ContractError(f"The transport {sentence}")
 
 
-def _comes_online(office: _Office) -> None:
+def _comes_online(bench: _TestBench) -> None:
     """All clients are shown as online under their names."""
-    ends = time.monotonic() + office.seconds
-    online = office.transport.online()
+    ends = time.monotonic() + bench.seconds
+    online = bench.transport.online()
     while len(online) < len(NAMES) and time.monotonic() < ends:
         time.sleep(0.01)
-        online = office.transport.online()
+        online = bench.transport.online()
     _require(len(online) == len(NAMES), f"must show {len(NAMES)} clients in online(); got {len(online)}.")
     session_by_name = {peer.name or session: session for session, peer in online.items()}
     shows_names = session_by_name.keys() == set(NAMES)
     _require(shows_names, f"must show the clients {list(NAMES)}; got {sorted(session_by_name)}.")
-    office.sessions = session_by_name
+    bench.sessions = session_by_name
 
 
-def _posts_without_waiting(office: _Office) -> None:
+def _posts_without_waiting(bench: _TestBench) -> None:
     """Nobody answers yet, so a post that waits for answers never returns."""
     handles: list[Handle | None] = []
     names_and_rounds = [(name, round_index) for round_index in (0, 1) for name in NAMES]
-    asks = [office.ask(name, round_index) for name, round_index in names_and_rounds]
-    posting = threading.Thread(target=lambda: handles.extend(office.transport.post(asks)), daemon=True)
+    asks = [bench.ask(name, round_index) for name, round_index in names_and_rounds]
+    posting = threading.Thread(target=lambda: handles.extend(bench.transport.post(asks)), daemon=True)
     posting.start()
-    posting.join(office.seconds)
+    posting.join(bench.seconds)
     _require(not posting.is_alive(), "must return from post() at once; it waits for answers.")
     _require(len(handles) == len(asks), f"must give a handle for each of {len(asks)} asks; got {len(handles)}.")
     _require(None not in handles, "must give a handle for an ask to a client that is online; got None.")
     _require(len(set(handles)) == len(handles), "must give every ask a handle of its own; got one twice.")
-    _require(list(office.transport.post([])) == [], "must take an empty list of asks.")
-    early_replies = list(office.transport.poll(0))
+    _require(list(bench.transport.post([])) == [], "must take an empty list of asks.")
+    early_replies = list(bench.transport.poll(0))
     _require(not early_replies, "must give nothing in poll() before anybody has answered.")
     reasons = [f"{name} in round {round_index}" for name, round_index in names_and_rounds]
-    office.expected = dict(zip(handles, reasons, strict=True))
+    bench.reason_by_handle = dict(zip(handles, reasons, strict=True))
 
 
-def _brings_every_reply_once(office: _Office) -> None:
+def _brings_every_reply_once(bench: _TestBench) -> None:
     """Each reply comes once, under the handle of its ask."""
-    expected = office.expected
-    office.may_answer.set()
-    replies = office.collect(len(expected))
+    expected = bench.reason_by_handle
+    bench.may_answer.set()
+    replies = bench.collect(len(expected))
     reason_of_reply = {reply.handle: reply.reason for reply in replies}
     missing_handles = expected.keys() - reason_of_reply.keys()
     _require(not missing_handles, f"must bring {len(expected)} replies; {len(missing_handles)} of them did not come.")
@@ -124,15 +124,15 @@ def _brings_every_reply_once(office: _Office) -> None:
         reason_of_reply == expected,
         "must bring each ask to its own client, and each reply under the handle of its ask.",
     )
-    everything = [*replies, *office.transport.poll(0.1)]
+    everything = [*replies, *bench.transport.poll(0.1)]
     repeated = len(everything) - len(expected)
     _require(repeated == 0, f"must give each reply once; {repeated} of {len(expected)} came again.")
 
 
-def _waits_in_poll(office: _Office) -> None:
+def _waits_in_poll(bench: _TestBench) -> None:
     """While nobody answers, a poll sleeps: one that returns at once would keep a processor busy for a whole round."""
     began = time.monotonic()
-    office.transport.poll(SHORT_WAIT)
+    bench.transport.poll(SHORT_WAIT)
     waited = time.monotonic() - began
     _require(
         waited >= SHORT_WAIT / 2,
@@ -140,28 +140,28 @@ def _waits_in_poll(office: _Office) -> None:
     )
 
 
-def _wakes_for_a_reply(office: _Office) -> None:
+def _wakes_for_a_reply(bench: _TestBench) -> None:
     """A poll ends with the first reply, not with its time."""
-    office.transport.post([office.ask("two", 4)])
+    bench.transport.post([bench.ask("two", 4)])
     began = time.monotonic()
-    replies = office.transport.poll(office.seconds)
+    replies = bench.transport.poll(bench.seconds)
     waited = time.monotonic() - began
-    in_time = len(replies) == 1 and waited < office.seconds / 2
-    _require(in_time, f"must return from poll() with the first reply; poll({office.seconds:g}) took {waited:.1f} s.")
+    in_time = len(replies) == 1 and waited < bench.seconds / 2
+    _require(in_time, f"must return from poll() with the first reply; poll({bench.seconds:g}) took {waited:.1f} s.")
 
 
-def _refuses_strangers(office: _Office) -> None:
+def _refuses_strangers(bench: _TestBench) -> None:
     """An ask to a session that is not there has no handle."""
-    handles = list(office.transport.post([Ask("query", "a session that never was", seconds=office.seconds)]))
+    handles = list(bench.transport.post([Ask("query", "a session that never was", seconds=bench.seconds)]))
     _require(handles == [None], f"must give None for a session that is not there; got {handles}.")
 
 
-def _cancels(office: _Office) -> None:
+def _cancels(bench: _TestBench) -> None:
     """What cancel() returns is never answered; unknown handles are no mistake."""
-    office.may_answer.clear()
-    handles = {handle for handle in office.transport.post([office.ask("one", 2), office.ask("one", 3)]) if handle}
-    withdrawn = set(office.transport.cancel([*handles, "a handle that never was"]))
+    bench.may_answer.clear()
+    handles = {handle for handle in bench.transport.post([bench.ask("one", 2), bench.ask("one", 3)]) if handle}
+    withdrawn = set(bench.transport.cancel([*handles, "a handle that never was"]))
     _require(withdrawn <= handles, "must return from cancel() only handles that it was given and had posted.")
-    office.may_answer.set()
-    answered_handles = {reply.handle for reply in office.transport.poll(0.3)}
+    bench.may_answer.set()
+    answered_handles = {reply.handle for reply in bench.transport.poll(0.3)}
     _require(not answered_handles & withdrawn, "must not bring a reply to a message that cancel() said is withdrawn.")

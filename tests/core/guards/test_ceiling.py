@@ -44,7 +44,7 @@ def test_adversaries_hold_at_most_the_ceiling_times_their_share(name):
     assert chosen[ADVERSARIES].sum() / chosen.sum() <= 0.2
     assert chosen.max() <= 2 * ROUNDS * BUDGET / N
     assert chosen.sum() == ROUNDS * BUDGET  # every place is filled
-    assert registrar.eligibility.ceiling.fair == pytest.approx(np.full(N, ROUNDS * BUDGET / N))
+    assert registrar.eligibility.ceiling.fair_share == pytest.approx(np.full(N, ROUNDS * BUDGET / N))
 
 
 def test_who_is_rarely_there_has_a_smaller_share():
@@ -52,8 +52,8 @@ def test_who_is_rarely_there_has_a_smaller_share():
         return np.arange(N) if t % 4 == 0 else np.arange(5, N)
 
     registrar, chosen = attacked("power-of-choice", Guards(ceiling=2.0), available=available)
-    assert (chosen[ADVERSARIES] <= np.ceil(2 * registrar.eligibility.ceiling.fair[ADVERSARIES] - 1e-6)).all()
-    assert registrar.eligibility.ceiling.fair[0] < registrar.eligibility.ceiling.fair[9] / 3
+    assert (chosen[ADVERSARIES] <= np.ceil(2 * registrar.eligibility.ceiling.fair_share[ADVERSARIES] - 1e-6)).all()
+    assert registrar.eligibility.ceiling.fair_share[0] < registrar.eligibility.ceiling.fair_share[9] / 3
 
 
 @pytest.mark.parametrize(("ceiling", "clients", "budget"), [(1.0, 4, 2), (1.0, 50, 5), (1.2, 10, 3)])
@@ -76,8 +76,8 @@ def test_cohorts_smaller_than_the_budget_add_one_round_to_the_bound(budget):
     for _ in range(80):
         registrar.finish(registrar.begin(range(20), budget))
         ceiling = registrar.eligibility.ceiling
-        assert ceiling.chosen[0] <= np.ceil(5 * (ceiling.fair[0] + budget / 20) - 1e-9)
-    assert ceiling.chosen[0] < 80
+        assert ceiling.times_chosen[0] <= np.ceil(5 * (ceiling.fair_share[0] + budget / 20) - 1e-9)
+    assert ceiling.times_chosen[0] < 80
 
 
 @pytest.mark.parametrize("limit", [1.0, 1.2, 1.5, 2.0])
@@ -100,20 +100,20 @@ def test_what_it_did_is_noted_and_logged():
 
 def test_an_abandoned_turn_counts_for_nobody():
     registrar, _ = attacked("uniform", Guards(ceiling=2.0), rounds=2)
-    before = registrar.eligibility.ceiling.chosen.copy()
+    before = registrar.eligibility.ceiling.times_chosen.copy()
     registrar.begin(np.arange(N), BUDGET)
     registrar.begin(np.arange(N), BUDGET)
-    assert registrar.eligibility.ceiling.chosen.tolist() == before.tolist()
+    assert registrar.eligibility.ceiling.times_chosen.tolist() == before.tolist()
 
 
 def test_snapshots_and_newcomers_keep_it(tmp_path):
     registrar, chosen = attacked("uniform", Guards(ceiling=2.0), rounds=5)
     registrar.save(tmp_path / "r.npz")
     again = Registrar.load(tmp_path / "r.npz", load("uniform"), Population(np.full(N + 3, 10)))
-    assert again.eligibility.ceiling.chosen.tolist() == [*chosen, 0, 0, 0]
+    assert again.eligibility.ceiling.times_chosen.tolist() == [*chosen, 0, 0, 0]
     assert again.eligibility.ceiling.mask_below(np.arange(N + 3), 5)[-3:].all()
     registrar.join(Population(np.full(N + 3, 10)))
-    assert registrar.eligibility.ceiling.fair[: N + 3].tolist() == again.eligibility.ceiling.fair.tolist()
+    assert registrar.eligibility.ceiling.fair_share[: N + 3].tolist() == again.eligibility.ceiling.fair_share.tolist()
     arrays, header = registrar.export()
     for wrong in (np.full(3, -1.0), np.full(3, np.nan), np.zeros((2, 2)), np.zeros(3, int), np.zeros(99)):
         with pytest.raises(StorageError, match="Snapshot is incomplete"):

@@ -214,7 +214,7 @@ class TestQuarantine:
         asked = [5 in self.strike(registrar).round.available for _ in range(10)]
         #      strike strike | out out out | strike strike | out out out
         assert asked == [True, True, False, False, False, True, True, False, False, False]
-        assert registrar.quarantined.tolist() == [0, 0, 0, 0, 0, 4]
+        assert registrar.strikes.tolist() == [0, 0, 0, 0, 0, 4]
 
     def test_it_is_noted_while_it_lasts(self):
         registrar = Registrar(Believer(), population(6), guards=self.guards)

@@ -58,7 +58,7 @@ def test_a_vector_that_is_too_long_is_refused_by_name_and_does_not_vote():
         if dimension > 3:
             assert turn.rejected
             assert all("ModelSize" in reason for reason in turn.rejected.values())
-    assert registrar.shapes == {"gradient": (3,)}
+    assert registrar.row_shapes == {"gradient": (3,)}
 
 
 def test_a_model_size_allows_what_the_operator_chose():

@@ -51,18 +51,18 @@ def attacked(name, parameters, lone=LONE, guards=GUARDS, **more):
 @pytest.mark.parametrize(("name", "parameters"), METHODS)
 def test_a_lone_client_wins_nothing_and_the_honest_stay(name, parameters):
     registrar, held, empty = attacked(name, parameters)
-    strikes = registrar.quarantined
+    strikes = registrar.strikes
     assert strikes[np.arange(N) != LONE].sum() == 0
     assert empty <= 5  # the round in which the wrong dimension was in force
     assert held <= 0.2 * 5 * (ROUNDS - 1)
-    assert set(registrar.shapes.values()) == {(LENGTH,)}
+    assert set(registrar.row_shapes.values()) == {(LENGTH,)}
 
 
 @pytest.mark.parametrize(("name", "parameters"), METHODS)
 def test_a_length_that_the_model_gives_is_in_force_from_the_first_answer(name, parameters):
     registrar, held, empty = attacked(name, parameters, model=ModelSize(LENGTH))
-    assert registrar.quarantined[LONE] >= 1
-    assert registrar.quarantined[np.arange(N) != LONE].sum() == 0
+    assert registrar.strikes[LONE] >= 1
+    assert registrar.strikes[np.arange(N) != LONE].sum() == 0
     assert held <= 5
     assert empty == 0
 
@@ -70,7 +70,7 @@ def test_a_length_that_the_model_gives_is_in_force_from_the_first_answer(name, p
 def test_without_a_liar_nothing_is_overturned():
     registrar, _, empty = attacked("divfl", {}, lone=None)
     assert empty == 0
-    assert not registrar.quarantined.any()
+    assert not registrar.strikes.any()
 
 
 def test_an_overturned_length_is_noted_and_what_was_learnt_is_forgotten():
@@ -84,7 +84,7 @@ def test_an_overturned_length_is_noted_and_what_was_learnt_is_forgotten():
     assert turn.guarded["overturned"] == {signal.name: LENGTH}
     assert all(np.array_equal(a, b) for a, b in zip(
         registrar.state.arrays().values(), load("divfl").init(6, None).arrays().values(), strict=True))  # fmt: skip
-    assert not registrar.quarantined.any()
+    assert not registrar.strikes.any()
 
 
 class TestVotes:
@@ -156,7 +156,7 @@ def test_lengths_that_votes_found_give_way_to_those_of_a_model(name, parameters,
     registrar = Registrar(load(name, **parameters), small.population, horizon=20)
     for _ in turns(registrar, small, 4, 4, everybody(small)):
         pass
-    assert (LENGTH,) in registrar.shapes.values()
+    assert (LENGTH,) in registrar.row_shapes.values()
     if way != "resize":
         registrar.save(tmp_path / "r.npz")
         model = WIDE if way == "load" else None

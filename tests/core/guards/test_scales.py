@@ -72,7 +72,7 @@ def test_a_majority_of_one_round_does_not_decide_what_is_usual():
     assert sorted(verdict.refused_rows) == [0, 1, 2]
     assert verdict.norm_limit == pytest.approx(2 * scale)
     assert set(turn.rejected) == {0, 1, 2}
-    assert np.flatnonzero(federation.quarantined).tolist() == [0, 1, 2]
+    assert np.flatnonzero(federation.strikes).tolist() == [0, 1, 2]
     assert federation.eligibility.scales.scale(MODEL, federation.index) == pytest.approx(scale, rel=0.2)
 
 
@@ -96,10 +96,10 @@ def test_nobody_is_framed_by_a_majority_that_sends_next_to_nothing():
     federation = experienced()
     _, verdict = play(federation, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
     assert verdict.refused_rows == {}
-    assert not federation.quarantined.any()
+    assert not federation.strikes.any()
     framed = experienced(Guards(norm=10, strikes=1, quarantine=5))
     play(framed, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
-    assert np.flatnonzero(framed.quarantined).tolist() == [3, 4]
+    assert np.flatnonzero(framed.strikes).tolist() == [3, 4]
 
 
 def test_a_tenth_that_holds_every_place_for_twenty_rounds_hardly_moves_the_scale():
@@ -123,7 +123,7 @@ def test_before_anything_is_known_the_shortest_update_bounds_the_round_and_nobod
     turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 2e6, 2: 3e6, 3: 1.5})
     assert verdict.norm_limit == 1.0
     assert turn.guarded["shortened"] == 4
-    assert not federation.quarantined.any()
+    assert not federation.strikes.any()
 
 
 def test_shortened_updates_are_counted_by_client_however_they_are_judged():
@@ -152,7 +152,7 @@ def test_selections_before_one_step_add_up_what_the_guards_did():
 def test_what_is_absurd_by_itself_is_always_a_strike():
     federation = registrar()
     play(federation, np.arange(5), {0: np.nan, 1: 1e20})
-    assert np.flatnonzero(federation.quarantined).tolist() == [0, 1]
+    assert np.flatnonzero(federation.strikes).tolist() == [0, 1]
 
 
 def test_a_lone_arrival_is_held_against_the_scale():
@@ -186,7 +186,7 @@ def test_snapshots_remember_and_abandoned_turns_do_not(tmp_path):
     assert set(scales.known_scales(federation.index)) == {MODEL, "loss", "update"}
     assert again.eligibility.presence.shares[-3:].tolist() == [0, 0, 0]
     play(again, np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
-    assert again.quarantined[:3].tolist() == [1, 1, 1]
+    assert again.strikes[:3].tolist() == [1, 1, 1]
 
 
 def test_votes_are_of_the_last_rounds_and_there_must_be_enough():
@@ -210,8 +210,8 @@ def test_a_loss_that_is_larger_than_usual_is_clipped_and_nobody_is_blamed():
     assert turn.rejected == {}
     assert turn.guarded["winsorised"] == 3
     federation.finish(turn)
-    assert not federation.quarantined.any()
-    reading, clipped = winsorise(Reading(np.arange(5), np.array([1e6, 1e6, 1e6, 1.0, 1.0])), 3, most=10 * scale)
+    assert not federation.strikes.any()
+    reading, clipped = winsorise(Reading(np.arange(5), np.array([1e6, 1e6, 1e6, 1.0, 1.0])), 3, upper_limit=10 * scale)
     assert reading.values.max() == 10 * scale
     assert clipped == 3
 
@@ -264,5 +264,5 @@ class TestReturning:
         turn.blame(dict.fromkeys(turn.cohort.ids[:4].tolist(), "too long"))
         federation.finish(turn, [8])
         assert turn.excused == {0, 1, 2, 7}
-        assert not federation.quarantined.any()
+        assert not federation.strikes.any()
         assert federation.eligibility.scales.norms[MODEL][:4].tolist() == before[:4].tolist()

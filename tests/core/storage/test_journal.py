@@ -42,7 +42,7 @@ def test_a_long_line_that_is_cut_is_not_read(tmp_path):
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # a hole
     journal = Journal(path, 2)
-    assert journal.last == b"two"
+    assert journal.last_line == b"two"
     journal.close()
     assert path.read_bytes() == b"one\ntwo\n"
 

@@ -12,7 +12,7 @@ EDGES = Edges(cosine=True, kind="released")
 def drawn(clients: int, nodes: int) -> tuple[np.ndarray, SampledGraph]:
     rng = np.random.default_rng(0)
     rows = EDGES.place_rows(rng.dirichlet(np.full(10, 0.3), clients))
-    return rows, SampledGraph.draw(EDGES, rows[draw_uniformly(np.arange(clients), nodes, rng)], clients, rng)
+    return rows, SampledGraph.of_nodes(EDGES, rows[draw_uniformly(np.arange(clients), nodes, rng)], clients, rng)
 
 
 def test_where_everybody_is_a_node_and_a_landmark_distances_are_the_exact_ones():

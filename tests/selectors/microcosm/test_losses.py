@@ -49,9 +49,9 @@ def differs(seed):
 
 
 SLIPS = [
-    ("due_multiples", "np.clip(relative, 1.0, MOST)", "relative"),  # a client may be due any multiple
+    ("due_multiples", "np.clip(relative, 1.0, LARGEST_MULTIPLE)", "relative"),  # a client may be due any multiple
     ("due_multiples", "KNOWN_FROM * known.size", "0"),  # losses count from the first
-    ("update_record", "MOVES * (fall - new_record[clients])", "MOVES * fall"),  # records only grow
+    ("update_record", "STEP_OF_RECORD * (fall - new_record[clients])", "STEP_OF_RECORD * fall"),  # records only grow
     ("update_record", "was_due_more & ~", "~"),  # who was not tried is judged
 ]
 

@@ -27,7 +27,7 @@ def sitting_of(seed, n=16, places=4):
         common=1.0,
         places=places,
         floors=np.zeros(n),
-        lot=rng.permutation(n),
+        random_order=rng.permutation(n),
     )
 
 
@@ -35,7 +35,7 @@ def literal_limit(sitting, seconds):
     """The limit whose portrait has the most progress per second: every sum written out."""
     best, best_rate = None, -float("inf")
     for limit in duration_limits(seconds, sitting.places, least=0.0, deadline=None):
-        pool = [k for k in sitting.lot.tolist() if seconds[k] <= limit]
+        pool = [k for k in sitting.random_order.tolist() if seconds[k] <= limit]
         weighed = sitting.portrait(np.array(pool), swaps=False)
         a = dict(zip(weighed.members.tolist(), weighed.weights.tolist(), strict=True))
         progress = sitting.common
@@ -102,7 +102,7 @@ def test_a_slip_is_caught_by_the_twin(name, right, wrong, monkeypatch):
 def test_equal_durations_give_the_portrait_of_rounds():
     sitting = sitting_of(3)
     decision = decided(sitting, np.ones(16))
-    plain = sitting.portrait(sitting.lot)
+    plain = sitting.portrait(sitting.random_order)
     assert decision.portrait.members.tolist() == plain.members.tolist()
     assert decision.portrait.weights == pytest.approx(plain.weights)
 

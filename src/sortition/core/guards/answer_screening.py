@@ -1,4 +1,4 @@
-"""What clients send is screened before a selector sees it: NaN, negative losses, wrong shapes, absurd norms."""
+"""Screen what clients send before a selector sees it: NaN, negative losses, wrong shapes, absurd norms."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ScreenedAnswer(NamedTuple):
 
     Attributes:
         reading: the sound rows.
-        rejected: who sent an unsound one, and why.
-        dimensions: the dimension of each vector that has another one than the right one, by client.
-        refused_by_comparison: who is refused only because of what others send.
+        rejected: client → why its row is unsound.
+        dimensions: client → the dimension of its vector, where that is not the right one.
+        refused_by_comparison: clients that are refused only because of what others send.
         ids: (m,) clients whose rows have the right shape.
         norms: (m,) the norms of these rows; NaN where one is no possible value.
     """
@@ -99,14 +99,17 @@ def _check_asked(signal: Signal, answers: object, asked: Ids) -> None:
         raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
 
 
-def _row_shape(signal: Signal, asked: Ids, known: RowShape | None) -> RowShape | None:
+def _row_shape(signal: Signal, asked: Ids, vector_shape: RowShape | None) -> RowShape | None:
+    """Return the shape of a sound row: of a vector ``vector_shape``, which is None where it is not known."""
     if signal.scalar:
         return ()
-    return (asked.size,) if signal.of == "pairs" else known
+    if signal.of == "pairs":
+        return (asked.size,)
+    return vector_shape
 
 
 def _is_table(values: Array, shape: RowShape | None, largest_dimension: int | None) -> bool:
-    """Tell whether all rows have the shape that is wanted, or a dimension that is believed where none is known."""
+    """Tell whether all rows have the right shape or, where that is not known, a dimension that is believed."""
     if shape is not None:
         return values.shape[1:] == shape
     return values.ndim == 2 and (largest_dimension is None or values.shape[1] <= largest_dimension)
@@ -293,17 +296,20 @@ def row_norms(rows: Array) -> Floats:
     return norms
 
 
-def winsorise(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:
-    """Clip numbers at median + ``limit`` · 1.4826 MAD of the reading, or at ``most``; return them, and how many were.
+def winsorise(reading: Reading, deviations: float, upper_limit: float = np.inf) -> tuple[Reading, int]:
+    """Clip numbers that are many deviations above their median, or above ``upper_limit``; return how many were, too.
 
-    1.4826 makes the median absolute deviation (MAD) that of a normal law. If the MAD is 0, the median takes its place.
+    A deviation is 1.4826 · MAD: the standard deviation of a normal law with that median absolute deviation. If the MAD
+    is 0, the median takes its place.
     """
     values = reading.values
     if not len(reading):
         return reading, 0
     median = float(np.median(values))
     spread = 1.4826 * float(np.median(np.abs(values - median))) or median
-    highest = min(median + limit * spread, most) if spread > 0 else most
+    highest = upper_limit
+    if spread > 0:
+        highest = min(median + deviations * spread, upper_limit)
     too_high = values > highest
     if not too_high.any():
         return reading, 0

@@ -25,12 +25,18 @@ ROUNDING = 1e-9  # a fair share is a sum, and no place is due for the last bit o
 
 
 class Ceiling:
-    """How often each client trained, and its fair share."""
+    """How often each client trained, and its fair share.
+
+    Attributes:
+        limit: c, how many fair shares a client can have.
+        times_chosen: (N,) rounds in which each client was chosen.
+        fair_share: (N,) places that a uniform draw would have given each client, over all rounds.
+    """
 
     def __init__(self, limit: float, n_clients: int) -> None:
         self.limit = limit
-        self.chosen: Floats = np.zeros(n_clients)
-        self.fair: Floats = np.zeros(n_clients)
+        self.times_chosen: Floats = np.zeros(n_clients)
+        self.fair_share: Floats = np.zeros(n_clients)
 
     def mask_below(self, ids: Ids, budget: int) -> Array:
         """Return a mask of the clients that may have one more place.
@@ -40,9 +46,9 @@ class Ceiling:
         if not ids.size:
             return np.ones(0, bool)
         places = min(budget, ids.size)
-        fair_share = self.fair[ids] + places / ids.size
-        allowed = np.ceil(self.limit * fair_share - ROUNDING)
-        excess: Floats = self.chosen[ids] + 1 - allowed
+        share_after_round = self.fair_share[ids] + places / ids.size
+        allowed = np.ceil(self.limit * share_after_round - ROUNDING)
+        excess: Floats = self.times_chosen[ids] + 1 - allowed
         below: Array = excess <= 0
         if below.any():
             return below
@@ -52,8 +58,8 @@ class Ceiling:
     def record(self, available: Ids, chosen_ids: Ids) -> None:
         """Record a round that is over: who could have been chosen, and who was."""
         if available.size:
-            self.fair[available] += chosen_ids.size / available.size
-            self.chosen[chosen_ids] += 1
+            self.fair_share[available] += chosen_ids.size / available.size
+            self.times_chosen[chosen_ids] += 1
 
     def copy_for(self, n_clients: int) -> Ceiling:
         """Return a copy for more clients; newcomers have no share yet."""
@@ -63,10 +69,10 @@ class Ceiling:
 
     def export(self) -> dict[str, Array]:
         """Return counts and fair shares as named arrays."""
-        return {"ceiling.chosen": self.chosen, "ceiling.fair": self.fair}
+        return {"ceiling.chosen": self.times_chosen, "ceiling.fair": self.fair_share}
 
     def restored(self, arrays: Mapping[str, Array]) -> Ceiling:
         """Return a copy with the numbers of a snapshot."""
-        restored = Ceiling(self.limit, self.chosen.size)
+        restored = Ceiling(self.limit, self.times_chosen.size)
         fill_columns(restored.export(), arrays)
         return restored

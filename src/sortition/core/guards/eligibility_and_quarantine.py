@@ -73,14 +73,11 @@ class Eligibility:
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
-    def admit(self, ids: Ids, budget: int, version: int, seed: int, *, draw: int | None = None) -> Admission:
+    def admit(self, ids: Ids, budget: int, *, version: int, seed: int, index: int) -> Admission:
         """Find out who of these available clients may be chosen, and what keeps the others out.
 
-        Quarantine counts versions of the model; ``draw`` (by default the version) keys what is drawn.
+        Quarantine counts versions of the model; what is drawn depends on the seed and the index of the selection.
         """
-        index = version
-        if draw is not None:
-            index = draw
         if self.guards.minimum > budget:
             raise bad("Guards.minimum", f"at most the budget, {budget}", self.guards.minimum)
         notes: dict[str, Any] = {}

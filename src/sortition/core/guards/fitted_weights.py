@@ -10,9 +10,9 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.mixtures import (
-    FLAT,
     LABELS_TRADE_OFF,
     LARGEST_TRADE_OFF,
+    SMALLEST_SPREAD,
     between_clients,
     label_mixtures,
     spread_of,
@@ -41,7 +41,7 @@ class FittedWeights:
         self.mean, spread = spread_of(label_mixtures(known_counts), examples / self.total)
         self.scale = unit_scale(spread)
         kappa = between_clients(self.mean, spread)
-        self.trade_off = min(LABELS_TRADE_OFF / max(kappa, FLAT), LARGEST_TRADE_OFF)
+        self.trade_off = min(LABELS_TRADE_OFF / max(kappa, SMALLEST_SPREAD), LARGEST_TRADE_OFF)
 
     def weights(self, ids: Ids) -> Floats:
         """Return the weights of these clients, which sum to 1; that of one may be 0."""

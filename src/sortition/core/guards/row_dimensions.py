@@ -60,44 +60,53 @@ class Dimensions:
         of_model.votes |= {name: votes for name, votes in self.votes.items() if name in of_model.votes}
         return of_model
 
-    def in_force(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        """Return the shape of a row of each signal, where one is known; earlier turns found ``shapes``."""
-        return {**shapes, **{name: (dimension,) for name, dimension in self.fixed.items()}}
+    def in_force(self, row_shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each signal's rows: the model's where it says one, else that of earlier turns."""
+        return {**row_shapes, **{name: (dimension,) for name, dimension in self.fixed.items()}}
 
-    def changed_since(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        """Return the model's dimensions that differ from ``shapes``, which votes or another model gave earlier."""
+    def changed_since(self, row_shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Return the model's dimensions that differ from those that votes or another model gave earlier."""
         return {
-            name: dimension for name, dimension in self.fixed.items() if shapes.get(name, (dimension,)) != (dimension,)
+            name: dimension
+            for name, dimension in self.fixed.items()
+            if name in row_shapes and row_shapes[name] != (dimension,)
         }
 
-    def vote(self, votes: Votes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        """Count the votes of a turn, and return what most clients send now where ``shapes`` has another dimension."""
+    def vote(self, votes: Votes, row_shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Count the votes of a turn; return, by signal, the dimension that most clients send now, where it is new."""
         for name, clients, dimension in votes:
             if name in self.votes:
                 self.votes[name][clients] = dimension
-        return {name: dimension for name in self.votes if (dimension := self._overturned(name, shapes.get(name)))}
+        overturned = {}
+        for name in self.votes:
+            winner = self._new_winner(name, row_shapes.get(name))
+            if winner is not None:
+                overturned[name] = winner
+        return overturned
 
-    def _overturned(self, name: str, shape: tuple[int, ...] | None) -> int:
-        """Return the dimension that most clients send if it is not the one in force; else 0."""
+    def _new_winner(self, name: str, shape: tuple[int, ...] | None) -> int | None:
+        """Return the dimension that has more votes than the one in force; None where there is none."""
         votes = self.votes[name][self.votes[name] > 0]
         if shape is None or not votes.size or len(shape) != 1:
-            return 0
+            return None
         dimensions, counts = np.unique(votes, return_counts=True)
         winner = int(counts.argmax())
         votes_in_force = int((votes == shape[0]).sum())
-        return int(dimensions[winner]) if counts[winner] > votes_in_force else 0
+        if counts[winner] <= votes_in_force:
+            return None
+        return int(dimensions[winner])
 
     def export(self) -> dict[str, Array]:
         """Return the votes as named arrays."""
         return {f"{PREFIX}{name}": votes for name, votes in self.votes.items()}
 
-    def restored(self, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> Dimensions:
+    def restored(self, arrays: Mapping[str, Array], row_shapes: Mapping[str, tuple[int, ...]]) -> Dimensions:
         """Return a copy with the votes of a snapshot."""
         twin = self.copy_for(self.n_clients)
         for name, votes in twin.votes.items():
             stored = arrays.get(f"{PREFIX}{name}")
             if stored is None:  # the model said the dimension: everybody stands for it
-                shape = shapes.get(name)
+                shape = row_shapes.get(name)
                 votes[:] = shape[0] if shape else 0
                 continue
             fits = stored.ndim == 1 and stored.size <= votes.size

@@ -23,19 +23,25 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.guards.stored import fill_columns
 
 MODEL = "model"  # the name of the scale of models' updates
-ENOUGH = 10  # votes that make a scale, or those of half of the clients where there are fewer
-FEW = 3  # clients, or half of them, that must have been heard before anything moves the model
+ENOUGH_VOTES = 10  # votes that make a scale, or those of half of the clients where there are fewer
+FEWEST_HEARD = 3  # clients, or half of them, that must have been heard before anything moves the model
 PREFIX = "scales."
 Sent = Iterable[tuple[str, Ids, Floats]]  # a signal's name, clients, and the norms of what they sent
 
 
 class Scales:
-    """The norms that clients sent last, by signal."""
+    """The norms that clients sent last, by signal, which are their votes on its scale.
+
+    Attributes:
+        remembered_rounds: how many rounds a vote counts.
+        norms: (N,) the norm that each client sent last, by signal; 0 where it sent none.
+        voted_in: (N,) the number of the round, from 1, in which each client sent it, by signal; 0: never.
+    """
 
     def __init__(self, names: Iterable[str], rounds: int, n_clients: int) -> None:
-        self.rounds = rounds
+        self.remembered_rounds = rounds
         self.norms: dict[str, Floats] = {name: np.zeros(n_clients) for name in (MODEL, *names)}
-        self.when: dict[str, Ids] = {name: np.zeros(n_clients, np.int64) for name in self.norms}  # round + 1; 0: never
+        self.voted_in: dict[str, Ids] = {name: np.zeros(n_clients, np.int64) for name in self.norms}
 
     def scale(self, name: str, index: int) -> float | None:
         """Return the scale of a signal in round ``index``.
@@ -45,7 +51,7 @@ class Scales:
         if name not in self.norms:
             return None
         votes = self._votes(name, index)
-        if votes.size < min(ENOUGH, self._half):
+        if votes.size < min(ENOUGH_VOTES, self._half):
             return None
         middle = (votes.size - 1) // 2
         return float(np.partition(votes, middle)[middle]) or None
@@ -57,7 +63,7 @@ class Scales:
         says nothing of what is usual.
         """
         heard = np.concatenate([norms, self._votes(name, index)])
-        if heard.size < min(FEW, self._half):
+        if heard.size < min(FEWEST_HEARD, self._half):
             return 0.0
         return float(heard.min())
 
@@ -68,7 +74,7 @@ class Scales:
 
     def _votes(self, name: str, index: int) -> Floats:
         """Return the votes on a signal's scale that count in round ``index``."""
-        return self.norms[name][self.when[name] > max(0, index - self.rounds)]
+        return self.norms[name][self.voted_in[name] > max(0, index - self.remembered_rounds)]
 
     def known_scales(self, index: int) -> dict[str, float]:
         """Return the scales that are known in round ``index``, by the name of the signal."""
@@ -80,22 +86,22 @@ class Scales:
         for name, clients, norms in sent:
             finite = np.isfinite(norms)
             self.norms[name][clients[finite]] = norms[finite]
-            self.when[name][clients[finite]] = index + 1
+            self.voted_in[name][clients[finite]] = index + 1
 
     def copy_for(self, n_clients: int) -> Scales:
         """Return a copy for more clients; newcomers have not voted."""
-        larger = Scales((name for name in self.norms if name != MODEL), self.rounds, n_clients)
+        larger = Scales((name for name in self.norms if name != MODEL), self.remembered_rounds, n_clients)
         fill_columns(larger.export(), self.export())
         return larger
 
     def export(self) -> dict[str, Array]:
         """Return the votes as named arrays."""
         norms = {f"{PREFIX}norm.{name}": votes for name, votes in self.norms.items()}
-        return norms | {f"{PREFIX}when.{name}": rounds for name, rounds in self.when.items()}
+        return norms | {f"{PREFIX}when.{name}": rounds for name, rounds in self.voted_in.items()}
 
     def restored(self, arrays: Mapping[str, Array]) -> Scales:
         """Return a copy with the votes of a snapshot."""
         n_clients = self.norms[MODEL].size
-        restored = Scales((name for name in self.norms if name != MODEL), self.rounds, n_clients)
+        restored = Scales((name for name in self.norms if name != MODEL), self.remembered_rounds, n_clients)
         fill_columns(restored.export(), arrays)
         return restored

@@ -25,7 +25,7 @@ class Journal:
 
     Attributes:
         path: the file.
-        last: the last line that was kept when the file was opened, without its newline; empty if there was none.
+        last_line: the last line that was kept when the file was opened, without its newline; empty if there was none.
     """
 
     def __init__(self, path: Path, keep: int) -> None:
@@ -37,7 +37,7 @@ class Journal:
             raise self._as_storage_error(error) from None
         try:
             check_regular(handle, path)
-            self.last, end = self._read_last_kept(handle, keep)
+            self.last_line, end = self._read_last_kept(handle, keep)
             os.ftruncate(handle, end)
         except StorageError:
             os.close(handle)

@@ -110,7 +110,8 @@ def fill_bins_by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generato
         mass -= np.bincount(pieces.client, pieces.mass, minlength=mass.size).astype(np.int64)
         n_opened += n_full
     if n_opened < m:
-        all_pieces += _fill_shared_bins(mass, groups, capacity, range(n_opened, m), rng)
+        shared_bins = range(n_opened, m)
+        all_pieces += _fill_shared_bins(mass, groups, capacity=capacity, bins=shared_bins, rng=rng)
     bins = np.concatenate([pieces.bin for pieces in all_pieces])
     clients = np.concatenate([pieces.client for pieces in all_pieces])
     masses = np.concatenate([pieces.mass for pieces in all_pieces])
@@ -118,7 +119,7 @@ def fill_bins_by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generato
     return Bins(bins[order], clients[order], masses[order], capacity)
 
 
-def _fill_shared_bins(mass: Ids, groups: Ids, capacity: int, bins: range, rng: np.random.Generator) -> list[Pieces]:
+def _fill_shared_bins(mass: Ids, groups: Ids, *, capacity: int, bins: range, rng: np.random.Generator) -> list[Pieces]:
     """Fill these bins: each with one of the heaviest groups, then with the other groups, the lightest first."""
     group_mass = np.bincount(groups, mass).astype(np.int64)
     lowest_member = np.zeros(group_mass.size, np.int64)

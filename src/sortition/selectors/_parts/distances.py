@@ -9,16 +9,21 @@ from sortition.core.arrays import Array, Floats
 ROUNDING_OF_SQUARES = 1e-13  # of the squared norms of two rows: a squared distance below it is a rounding error
 
 
+def squared_lengths(rows: Array) -> Floats:
+    """Return ‖row‖² of each row (n, d), summed in double precision, shape (n,)."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+
+
 def distances_between(a: Array, b: Array) -> Floats:
     """Return ‖a_i − b_j‖, shape (len(a), len(b)).
 
     Both sides are shifted by the mean of b first: the sum ‖a‖² + ‖b‖² − 2ab then loses fewer digits.
     """
     middle = b.mean(axis=0, dtype=np.float64) if len(b) else 0.0
-    left = a - middle
-    right = b - middle
-    cross_terms = -2.0 * (left @ right.T)
-    squared_norms = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
+    shifted_a = a - middle
+    shifted_b = b - middle
+    cross_terms = -2.0 * (shifted_a @ shifted_b.T)
+    squared_norms = squared_lengths(shifted_a)[:, None] + squared_lengths(shifted_b)
     return _root_distances(cross_terms, squared_norms)
 
 

@@ -8,6 +8,7 @@ twice. The passes are what makes this better than solving a subsample: medoids c
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,7 +17,7 @@ from sortition.core.arrays import Array, Floats, Ids, fix_width
 from sortition.core.sampling import take_largest_unsorted
 from sortition.core.signals import buckets_and_signs
 from sortition.core.ties import first_smallest, round_to_tie_grid
-from sortition.selectors._parts.distances import distances_between
+from sortition.selectors._parts.distances import distances_between, enlarge_table
 from sortition.selectors._parts.facility import greedy_cover, nearest_chosen
 
 SHORT_WIDTH = 64  # numbers that are kept of a client's vector where there are too many clients for all pairs
@@ -55,6 +56,34 @@ def store_rows(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
     return rows
 
 
+class VectorMemory(Protocol):
+    """What a method remembers that covers all clients by one vector each, such as an update or a gradient.
+
+    Attributes:
+        n_clients: N.
+        rows: (N, width) the clients' vectors, or sketches of them.
+        distance: (N, N) distances between all pairs; None where there are too many clients.
+    """
+
+    n_clients: int
+    rows: Array
+    distance: Floats | None
+
+
+def make_room(state: VectorMemory, exact_up_to: int, unknown: float) -> bool:
+    """Make room for clients that joined, and tell whether the distances of all pairs are kept.
+
+    Up to ``exact_up_to`` clients they are, with ``unknown`` for pairs with a newcomer; beyond, vectors are shortened.
+    """
+    if state.n_clients <= exact_up_to:
+        state.distance = enlarge_table(state.distance, state.n_clients, unknown)
+        return True
+    state.distance = None
+    if state.rows.shape[1] > SHORT_WIDTH:
+        state.rows = shorten_rows(state.rows, SHORT_WIDTH).astype(np.float32)
+    return False
+
+
 def sampled_cover(
     rows: Array, pool: Ids, candidates: Ids, references: Ids, k: int, mass: Floats, price: Floats | None = None
 ) -> Ids:
@@ -77,11 +106,11 @@ def sampled_cover(
     table = distances_between(rows[candidates], clients)
     chosen = candidates[greedy_cover(table, k, price=price[candidates], mass=mass)]
     for _ in range(EXCHANGE_PASSES):
-        chosen = exchange_chosen(rows, pool, chosen, clients, mass, price)
+        chosen = exchange_chosen(rows, pool, chosen, clients=clients, mass=mass, price=price)
     return chosen
 
 
-def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats, price: Floats) -> Ids:
+def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, *, clients: Floats, mass: Floats, price: Floats) -> Ids:
     """Replace each of the chosen by the client of the pool that is nearest to the clients it stands for."""
     chosen = chosen.copy()
     nearest = nearest_chosen(distances_between(rows[chosen], clients))
@@ -90,7 +119,7 @@ def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: 
     middles = np.zeros((chosen.size, clients.shape[1]))
     np.add.at(middles, nearest, clients * mass[:, None])
     middles[serves] /= weight[serves, None]
-    finalists = nearest_to_middles(rows, pool, middles, weight, price)
+    finalists = nearest_to_middles(rows, pool, middles=middles, weight=weight, price=price)
     members = set(chosen.tolist())
     for cluster in np.flatnonzero(serves):
         served = nearest == cluster
@@ -103,7 +132,7 @@ def exchange_chosen(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: 
     return chosen
 
 
-def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, price: Floats) -> Ids:
+def nearest_to_middles(rows: Array, pool: Ids, *, middles: Floats, weight: Floats, price: Floats) -> Ids:
     """Return for every middle the best client of each block of the pool by weight · distance + price, (blocks, k)."""
     size = int(min(BLOCK, max(pool.size // 16, 1)))
     best = []

@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from sortition.core.arrays import Array, Floats
+from sortition.selectors._parts.shares import label_shares
 
 Mechanism = Literal["laplace", "gaussian"]
 
@@ -35,6 +36,15 @@ def noisy_counts(counts: Array, epsilon: float, mechanism: Mechanism, delta: flo
     else:
         noise = rng.normal(0.0, gaussian_scale(epsilon, delta), counts.shape)
     return np.maximum(counts + noise, 0.0)
+
+
+def private_label_shares(
+    counts: Array, *, epsilon: float | None, mechanism: Mechanism, delta: float, rng: np.random.Generator
+) -> Floats:
+    """Return the label distributions (n, C) of clients, from counts that are noised unless ``epsilon`` is None."""
+    if epsilon is not None:
+        counts = noisy_counts(counts, epsilon=epsilon, mechanism=mechanism, delta=delta, rng=rng)
+    return label_shares(counts)
 
 
 def privacy_note(epsilon: float | None, mechanism: Mechanism, delta: float) -> dict[str, float | str]:

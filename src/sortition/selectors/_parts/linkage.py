@@ -103,12 +103,12 @@ def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
     n = len(links) + 1
     if n == 1:
         return np.zeros(1, np.int64)
-    total = np.asarray(mass, np.float64).tolist()  # plain numbers: a merge needs those of the merges before it
-    for left, right in links[:, :2].astype(np.int64).tolist():
-        total.append(total[left] + total[right])
-    weighed = links.copy()
-    weighed[:, 2] = total[n:]
-    return np.asarray(hierarchy.fcluster(weighed, capacity, "distance") - 1, np.int64)
+    subtree_mass = np.asarray(mass, np.float64).tolist()  # plain numbers: a merge needs those of the merges before it
+    for first, second in links[:, :2].astype(np.int64).tolist():
+        subtree_mass.append(subtree_mass[first] + subtree_mass[second])
+    links_by_mass = links.copy()
+    links_by_mass[:, 2] = subtree_mass[n:]
+    return np.asarray(hierarchy.fcluster(links_by_mass, capacity, "distance") - 1, np.int64)
 
 
 def tree_groups(
@@ -158,8 +158,10 @@ def tree_groups(
     centres /= group_sizes[:, None]
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
-    centre_offset = None if offset is None else np.bincount(groups, offset[leaves]) / group_sizes
-    nearest = _nearest_centres(rows, among, offset, centres, centre_offset, gap)
+    centre_offset = None
+    if offset is not None:
+        centre_offset = np.bincount(groups, offset[leaves]) / group_sizes
+    nearest = _nearest_centres(rows, among, centres, offset=offset, centre_offset=centre_offset, gap=gap)
     is_joined = np.bincount(nearest) > 0  # where groups have the same centre, everybody joins the first of them
     return (np.cumsum(is_joined) - 1)[nearest]
 
@@ -167,15 +169,15 @@ def tree_groups(
 def _sample_leaves(has_update: Array, size: int, rng: np.random.Generator) -> Ids:
     """Draw random leaves; rows that are not zero come first, since clients without an update are all alike."""
     updated = np.flatnonzero(has_update)
-    still = np.flatnonzero(~has_update)
-    n_updated = min(updated.size, size - min(still.size, 1))
+    not_updated = np.flatnonzero(~has_update)
+    n_updated = min(updated.size, size - min(not_updated.size, 1))
     drawn_updated = draw_uniformly(updated, n_updated, rng)
-    drawn_still = draw_uniformly(still, size - n_updated, rng)
-    return np.sort(np.concatenate([drawn_updated, drawn_still]))
+    drawn_others = draw_uniformly(not_updated, size - n_updated, rng)
+    return np.sort(np.concatenate([drawn_updated, drawn_others]))
 
 
 def _nearest_centres(
-    rows: Array, ids: Ids, offset: Floats | None, centres: Floats, centre_offset: Floats | None, gap: Gap
+    rows: Array, ids: Ids, centres: Floats, *, offset: Floats | None, centre_offset: Floats | None, gap: Gap
 ) -> Ids:
     """Return the nearest centre of each of these clients, a block at a time; the first of equally near ones."""
     nearest = np.empty(ids.size, np.int64)
@@ -185,9 +187,8 @@ def _nearest_centres(
         if gap == "angle":
             points = directions(points)
         if gap == "angle" and (offset is None or centre_offset is None):
-            nearest[block] = round_to_tie_grid(points @ centres.T, 1.0).argmax(
-                axis=1
-            )  # the smallest angle: the largest cosine
+            cosines = round_to_tie_grid(points @ centres.T, 1.0)
+            nearest[block] = cosines.argmax(axis=1)  # the smallest angle
             continue
         gaps = gaps_between(points, centres, gap)
         if offset is not None and centre_offset is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
-from sortition.core.arrays import Array, Floats
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.population import Population
 
 
@@ -21,6 +23,13 @@ def data_shares(population: Population) -> Floats:
     p = np.zeros(population.n_clients)
     p[population.known_ids] = as_shares(np.asarray(population.sizes[population.known_ids], np.float64))
     return p
+
+
+def weight_shares(population: Population, ids: Ids, weigh: Literal["size", "equal"]) -> Floats:
+    """Return what share each of these clients weighs (n,): in proportion to its data ("size"), or "equal" shares."""
+    if weigh == "size":
+        return as_shares(np.asarray(population.sizes[ids], np.float64))
+    return as_shares(np.ones(ids.size))
 
 
 def label_shares(counts: Array) -> Floats:

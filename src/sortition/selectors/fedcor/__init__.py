@@ -62,15 +62,15 @@ class Memory(State):
     """Embeddings, the losses of the last question, and the loss changes that a fit still uses."""
 
     X: Array = per_client(0.0, dtype=np.float32, width=0)
-    samples: Ids = per_client(0, dtype=np.int64)  # that a client was in; before the first it has no embedding
-    anchor: Array = per_client(False, dtype=bool)  # was in a fit; others follow
+    samples: Ids = per_client(0, dtype=np.int64)  # how many a client was in; before the first it has no embedding
+    anchor: Array = per_client(False, dtype=bool)  # whether it was in a fit; the embeddings of others follow from these
     chosen: Ids = per_client(0, dtype=np.int64)  # τ_k
     loss: Floats = per_client(np.nan)
     asked_at: int = shared(NO_QUESTION)  # the round whose training turns ``loss`` into a change
     fitted_at: int = shared(-1)  # the round of the last fit
     history: Array = shared()  # (E, 4): number of the sample, its round, client, Δl
 
-    def add(self, t: int, losses: Reading, later_losses: Reading) -> None:
+    def add_sample(self, t: int, losses: Reading, later_losses: Reading) -> None:
         """Add one sample, of the clients that answered both questions."""
         ids, rows, later_rows = np.intersect1d(losses.ids, later_losses.ids, assume_unique=True, return_indices=True)
         number = self.history[-1, 0] + 1 if len(self.history) else 0
@@ -79,7 +79,7 @@ class Memory(State):
         self.history = np.vstack([self.history, sample])
         self.samples[ids] += 1
 
-    def table(self, moments: int) -> tuple[Ids, Floats, Floats]:
+    def recent_samples(self, moments: int) -> tuple[Ids, Floats, Floats]:
         """Forget what is older than the last ``moments`` rounds with samples, and return the rest as a table.
 
         Returns (n,) ids, (H, n) changes (NaN: not observed) and (H,) rounds.
@@ -95,11 +95,17 @@ class Memory(State):
 
 @dataclass(frozen=True)
 class Task:
-    """What the losses of one round are asked for."""
+    """What the losses of one round are asked for: a sample is the change from one answer of a client to the next.
 
-    closes: bool  # the losses of the round before and these make a sample
-    opens: bool = False  # these and the losses of the next round will
-    rehearses: bool = False  # these and the losses after each rehearsed cohort do
+    Attributes:
+        closes: they complete the sample that the losses of the round before began.
+        opens: they begin a sample that the losses of the next round complete.
+        rehearses: they begin samples that the losses after rehearsed cohorts complete.
+    """
+
+    closes: bool
+    opens: bool = False
+    rehearses: bool = False
 
 
 @method
@@ -168,12 +174,12 @@ class FedCor(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Asking:
         """Follow Algorithm 2, lines 3 to 12."""
-        warm = round.index < self.warmup
-        fitted = yield from self._learn(state, round, warm)
-        notes: dict[str, Any] = {"phase": "warm-up" if warm else "selection", "fitted": fitted}
+        in_warmup = round.index < self.warmup
+        fitted = yield from self._learn(state, round, in_warmup)
+        notes: dict[str, Any] = {"phase": "warm-up" if in_warmup else "selection", "fitted": fitted}
         if fitted:
             notes["embedding"] = _embedding_note(state)
-        if warm:
+        if in_warmup:
             return Cohort.uniform(draw_uniformly(round.available, round.places, round.rng), notes=notes)
         is_small = round.available.size <= self.ask_at_most  # then double precision costs nothing
         ids, scores = greedy_picks(
@@ -196,24 +202,24 @@ class FedCor(Selector[Memory]):
         if feedback.ids.size == 0:
             state.asked_at = NO_QUESTION
 
-    def _learn(self, state: Memory, round: Round, warm: bool) -> Generator[Measure, Reading, bool]:
+    def _learn(self, state: Memory, round: Round, in_warmup: bool) -> Generator[Measure, Reading, bool]:
         """Collect loss changes and refit on them, where it is time to; return whether X is new."""
         n_fitted = len(state.history) if state.fitted_at >= 0 else 0
-        task = self._task(state, round, warm)
+        task = self._task(state, round, in_warmup)
         if task.closes or task.opens or task.rehearses:
             yield from self._collect(state, round, task)
         has_new_changes = len(state.history) > n_fitted
-        if not has_new_changes or (warm and self.warmup_fit == "end"):
+        if not has_new_changes or (in_warmup and self.warmup_fit == "end"):
             return False
         self._fit(state, round)
         state.chosen[:] = 0  # line 9
         state.fitted_at = round.index
         return True
 
-    def _task(self, state: Memory, round: Round, warm: bool) -> Task:
+    def _task(self, state: Memory, round: Round, in_warmup: bool) -> Task:
         """Return what losses are needed for: in warm-up the change of every round, afterwards a refit that is due."""
         closes = state.asked_at == round.index - 1
-        if warm:
+        if in_warmup:
             return Task(closes, opens=True)
         if not self._is_refit_due(state, round):
             return Task(closes)
@@ -230,10 +236,10 @@ class FedCor(Selector[Memory]):
     def _collect(self, state: Memory, round: Round, task: Task) -> Generator[Measure, Reading, None]:
         """Ask for losses, and add the samples that they complete."""
         t = round.index
-        losses = yield Measure(LOSS, self._choose_panel(state, round))
+        losses = yield Measure(LOSS, self._choose_whom_to_ask(state, round))
         if task.closes:
             waiting = np.flatnonzero(~np.isnan(state.loss))
-            state.add(t, Reading(waiting, state.loss[waiting]), losses)
+            state.add_sample(t, Reading(waiting, state.loss[waiting]), losses)
         state.loss[:] = np.nan
         state.asked_at = NO_QUESTION
         if task.opens:
@@ -244,33 +250,35 @@ class FedCor(Selector[Memory]):
         for _ in range(self.samples):
             trial = Cohort.uniform(draw_uniformly(round.available, round.places, round.rng))  # lines 4 to 7
             later_losses = yield Measure(LOSS, losses.ids, after=trial)
-            state.add(t, losses, later_losses)
+            state.add_sample(t, losses, later_losses)
 
-    def _choose_panel(self, state: Memory, round: Round) -> Ids:
+    def _choose_whom_to_ask(self, state: Memory, round: Round) -> Ids:
         """Return whom to ask: all available clients or, where they are too many, the most useful ones.
 
-        Half are anchors of the fit; then come clients with few samples, newcomers, and clients with many samples.
+        A random half are anchors of the fit. Then come clients with few samples or with a loss that waits for the next
+        one, then newcomers, then all others; among clients of one priority chance decides.
         """
         ids = round.available
         if ids.size <= self.ask_at_most:
             return ids
-        samples = state.samples[ids]
+        n_samples = state.samples[ids]
+        has_few_samples = (n_samples > 0) & (n_samples < 2 * self.dimension)
+        has_open_change = ~np.isnan(state.loss[ids])
         is_anchor = state.anchor[ids]
-        has_few = (samples > 0) & (samples < 2 * self.dimension)
-        is_waiting = ~np.isnan(state.loss[ids])
-        rank = np.zeros(ids.size, np.int64)
-        rank[samples == 0] = 1
-        rank[has_few | is_waiting] = 2
-        rank[is_anchor] = 0
-        rank[draw_uniformly(np.flatnonzero(is_anchor), self.ask_at_most // 2, round.rng)] = 3
-        order = np.lexsort((round.rng.random(ids.size), -rank))
+        drawn_anchors = draw_uniformly(np.flatnonzero(is_anchor), self.ask_at_most // 2, round.rng)
+        priority = np.zeros(ids.size, np.int64)
+        priority[n_samples == 0] = 1
+        priority[has_few_samples | has_open_change] = 2
+        priority[is_anchor] = 0
+        priority[drawn_anchors] = 3
+        order = np.lexsort((round.rng.random(ids.size), -priority))
         return np.sort(ids[order[: self.ask_at_most]])
 
     def _fit(self, state: Memory, round: Round) -> None:
         """Take some steps uphill from the last X, on the clients that were observed (eq. 16 and 17)."""
-        warm = round.index <= self.warmup or state.fitted_at < 0
-        M = self.history_warmup if warm else self.history
-        ids, changes, sample_round = state.table(1 + M)
+        in_warmup = round.index <= self.warmup or state.fitted_at < 0
+        M = self.history_warmup if in_warmup else self.history
+        ids, changes, sample_round = state.recent_samples(1 + M)
         weights = self.theta ** (sample_round[-1] - sample_round)
         if self.mean == "history":
             observed = ~np.isnan(changes)
@@ -286,14 +294,20 @@ class FedCor(Selector[Memory]):
             likelihood,
             state.X[ids[in_fit]].astype(np.float64),
             rate=self.rate,
-            steps=self.warmup_steps if warm else self.steps,
+            steps=self.warmup_steps if in_warmup else self.steps,
         )
         is_new = sample_round > state.fitted_at
         state.X[ids[in_fit]] = X
         state.anchor[ids[in_fit]] = True
-        self._fold_in_others(state, ids[~in_fit], changes[:, ~in_fit], is_new, likelihood.latent(X))
+        self._fold_in_others(
+            state,
+            ids[~in_fit],
+            changes=changes[:, ~in_fit],
+            is_new=is_new,
+            latent=likelihood.latent(X),
+        )
 
-    def _fold_in_others(self, state: Memory, ids: Ids, changes: Floats, is_new: Array, latent: Floats) -> None:
+    def _fold_in_others(self, state: Memory, ids: Ids, *, changes: Floats, is_new: Array, latent: Floats) -> None:
         """Place clients outside the fit by the latent causes that it found.
 
         A client that was in more than d samples is placed by all of them; of others the row is corrected by the newest.

@@ -57,7 +57,7 @@ from sortition.selectors.fedgs.graph import Edges, cosines
 from sortition.selectors.fedgs.landmarks import shortlist
 from sortition.selectors.fedgs.sampled_graph import SampledGraph
 
-FACTS = {"labels": "label_counts", "features": "features"}
+FACT_OF_GRAPH = {"labels": "label_counts", "features": "features"}
 CHUNK = 65_536  # clients that are placed together
 Number = Annotated[float, Field(ge=0)]
 
@@ -82,14 +82,14 @@ class Memory(State):
 
 @dataclass
 class PairMemory(Memory):
-    """The same with the products of pairs (N, N); NaN where two clients never met."""
+    """What ``Memory`` holds, and the products of pairs (N, N); NaN where two clients never met."""
 
     products: Floats = per_pair(np.nan)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Among whom the solver chooses.
+    """The clients among whom the solver chooses, and how far they are apart.
 
     Attributes:
         ids: (n,) the clients.
@@ -154,8 +154,8 @@ class FedGS(Selector[Memory]):
     @property
     def needs(self) -> Needs:
         """Read the sizes, and read or ask for what the graph is made of."""
-        if self.graph in FACTS:
-            return Needs(reads=("sizes", FACTS[self.graph]))
+        if self.graph in FACT_OF_GRAPH:
+            return Needs(reads=("sizes", FACT_OF_GRAPH[self.graph]))
         return Needs(reads=("sizes",), asks=(self.signal,))
 
     @property
@@ -191,17 +191,17 @@ class FedGS(Selector[Memory]):
         """Follow lines 5 and 6 of Algorithm 1; lines 2 and 3 whenever somebody new is available."""
         newcomers = round.available[state.kind[round.available] < 0]
         if isinstance(state, PairMemory):
-            strangers = find_without_products(state.products, round.available)
-            if strangers.size:
-                answer = yield Measure(self.signal, strangers)
-                self.draw_pairs(state, store_products(state.products, strangers, answer))
-        elif newcomers.size and self.graph in FACTS:
-            self.draw(state, round, round.population.known_ids)
+            without_products = find_without_products(state.products, round.available)
+            if without_products.size:
+                answer = yield Measure(self.signal, without_products)
+                self.build_graph_of_pairs(state, store_products(state.products, without_products, answer))
+        elif newcomers.size and self.graph in FACT_OF_GRAPH:
+            self.build_graph(state, round, round.population.known_ids)
         elif newcomers.size:
             reading = yield Measure(self.signal, newcomers)
             if len(reading):
                 state.features = reading.scatter(state.features)
-                self.draw(state, round, np.union1d(np.flatnonzero(state.kind >= 0), reading.ids))
+                self.build_graph(state, round, np.union1d(np.flatnonzero(state.kind >= 0), reading.ids))
         return self.choose(state, round)
 
     @property
@@ -214,22 +214,22 @@ class FedGS(Selector[Memory]):
             sigma2=self.sigma2,
         )
 
-    def rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
-        """Return rows by which these clients are compared (n, d): their inner products are the similarities."""
-        if self.graph in FACTS:
-            return self.rule.place_rows(getattr(round.population, FACTS[self.graph])[ids])
+    def feature_rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
+        """Return the rows of these clients (n, d) whose inner products are their similarities."""
+        if self.graph in FACT_OF_GRAPH:
+            return self.rule.place_rows(getattr(round.population, FACT_OF_GRAPH[self.graph])[ids])
         return self.rule.place_rows(state.features[ids])
 
-    def draw(self, state: Memory, round: Round, ids: Ids) -> None:
-        """Draw the graph of these clients (lines 2 and 3).
+    def build_graph(self, state: Memory, round: Round, ids: Ids) -> None:
+        """Build the graph of these clients (lines 2 and 3).
 
         Where they are of too many kinds, they are located on a sampled graph, which is used until twice as many clients
         are known.
         """
-        rows = self.rows(state, round, ids[:CHUNK])
+        rows = self.feature_rows(state, round, ids[:CHUNK])
         kinds = group_equal_rows(rows)
         if kinds.first_row.size <= self.exact_up_to and ids.size > CHUNK:  # the first are of few kinds: all may be
-            rows = self.rows(state, round, ids)
+            rows = self.feature_rows(state, round, ids)
             kinds = group_equal_rows(rows)
         if kinds.first_row.size <= self.exact_up_to:
             nodes = rows[kinds.first_row]
@@ -241,8 +241,8 @@ class FedGS(Selector[Memory]):
         if sampled is not None and sampled.is_large_enough(ids.size):
             self._locate(state, round, sampled, ids[state.kind[ids] < 0])
             return
-        nodes = self.rows(state, round, draw_uniformly(ids, self.nodes, round.rng))
-        sampled = SampledGraph.draw(self.rule, nodes, ids.size, round.rng)
+        nodes = self.feature_rows(state, round, draw_uniformly(ids, self.nodes, round.rng))
+        sampled = SampledGraph.of_nodes(self.rule, nodes, ids.size, round.rng)
         state.nodes = sampled.nodes
         state.table = sampled.table
         state.frame = sampled.frame
@@ -253,7 +253,7 @@ class FedGS(Selector[Memory]):
         """Find where these clients are on the sampled graph: how remote, and near which landmark."""
         for start in range(0, ids.size, CHUNK):
             part = ids[start : start + CHUNK]
-            state.remote[part], state.kind[part] = sampled.locate(self.rows(state, round, part))
+            state.remote[part], state.kind[part] = sampled.locate(self.feature_rows(state, round, part))
 
     def _sampled_graph(self, state: Memory) -> SampledGraph | None:
         """Return the sampled graph, which is used beyond ``exact_up_to`` kinds; None where there is none."""
@@ -261,8 +261,8 @@ class FedGS(Selector[Memory]):
             return None
         return SampledGraph(edges=self.rule, nodes=state.nodes, table=state.table, frame=state.frame)
 
-    def draw_pairs(self, state: PairMemory, ids: Ids) -> None:
-        """Draw the graph of these clients by products of pairs."""
+    def build_graph_of_pairs(self, state: PairMemory, ids: Ids) -> None:
+        """Build the graph of these clients by products of pairs."""
         similarity = state.products[np.ix_(ids, ids)]
         if self.similarity == "cosine":
             similarity = cosines(similarity)
@@ -319,7 +319,7 @@ class FedGS(Selector[Memory]):
         """Return H of these clients (n, n) on the sampled graph; 1 from clients that never answered."""
         distance = np.ones((ids.size, ids.size))
         placed = np.flatnonzero(state.kind[ids] >= 0)
-        distance[np.ix_(placed, placed)] = sampled.distances(self.rows(state, round, ids[placed]))
+        distance[np.ix_(placed, placed)] = sampled.distances(self.feature_rows(state, round, ids[placed]))
         return distance
 
     def observe(self, state: Memory, feedback: Feedback) -> None:

@@ -73,7 +73,7 @@ def disperse(
         solver = "exact"
     else:
         search = Search(pair, places, step, time.monotonic() + time_limit)
-        members = _search_sets(search, kind, gain, starts, rng)
+        members = _search_sets(search, kind, gain, starts=starts, rng=rng)
         solver = "time limit" if search.late else "search"
     return Solution(members, _objective(members, kind, gain, pair), solver)
 
@@ -116,7 +116,7 @@ def _enumerate_sets(kind: Ids, gain: Floats, pair: Floats, places: int) -> Ids:
     return np.asarray(sets[np.argmax(value)])
 
 
-def _search_sets(search: Search, kind: Ids, gain: Floats, starts: int, rng: np.random.Generator) -> Ids:
+def _search_sets(search: Search, kind: Ids, gain: Floats, *, starts: int, rng: np.random.Generator) -> Ids:
     """Return the best set that the search finds: how many of each kind, and of these the best."""
     n_kinds = len(search.pair)
     narrow = kind
@@ -127,11 +127,12 @@ def _search_sets(search: Search, kind: Ids, gain: Floats, starts: int, rng: np.r
     first = np.searchsorted(kind, np.arange(n_kinds))
     rank = np.arange(kind.size) - first[kind]
     n_starts = max(2, min(starts, CELLS // (search.places * n_kinds)))
-    counts = search.run(_best_gains(gain[order], kind, rank, n_kinds, search.places), n_starts, rng)
+    best = _best_gains(gain[order], kind, rank, n_kinds=n_kinds, places=search.places)
+    counts = search.run(best, n_starts, rng)
     return np.sort(order[rank < counts[kind]])
 
 
-def _best_gains(gain: Floats, kind: Ids, rank: Ids, n_kinds: int, places: int) -> Floats:
+def _best_gains(gain: Floats, kind: Ids, rank: Ids, *, n_kinds: int, places: int) -> Floats:
     """Return the gains of each kind's members (C, K + 1), best first; −∞ where there is none."""
     width = min(places, int(rank.max()) + 1)
     table = np.full((n_kinds, width + 1), -np.inf)

@@ -92,7 +92,7 @@ def path_distances(R: Floats, members: Ids) -> Floats:
 
 @dataclass(frozen=True)
 class Edges:
-    """One way from feature rows to distances.
+    """How feature rows become distances.
 
     Attributes:
         cosine: whether similarities are cosines; else they are inner products.

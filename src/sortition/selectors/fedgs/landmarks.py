@@ -16,6 +16,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.ties import round_to_tie_grid
+from sortition.selectors._parts.distances import squared_lengths
 from sortition.selectors.fedgs.exact_products import products
 from sortition.selectors.fedgs.similar_rows import find_most_similar, find_nearest
 
@@ -68,7 +69,8 @@ def distances_to_landmarks(rows: Array, nodes: Array, table: Array, length: Leng
     """Return how far clients with these rows (n, d) are from the landmarks (n, L), each through its k nearest nodes."""
     handles, similarity = find_most_similar(rows, nodes, min(k, len(nodes)))
     ways = np.full((len(rows), table.shape[1]), np.inf, np.float32)
-    _relax(ways, handles, _edge_lengths(rows, nodes, handles, similarity, length), table)
+    edges = _edge_lengths(rows, nodes, positions=handles, similarity=similarity, length=length)
+    _relax(ways, handles, edges, table)
     return ways
 
 
@@ -80,7 +82,7 @@ def path_lengths(rows: Array, ways: Array, length: Length) -> Array:
     A way may lead through one of the nearest others first, so that a client is not remote only because no node is near.
     """
     distances = lengths_between(rows, rows, length)
-    ways = distances_to_landmarks(rows, rows, ways, length, DETOURS)
+    ways = distances_to_landmarks(rows, rows, ways, length, k=DETOURS)
     ways_back = np.ascontiguousarray(ways.T)
     for start in range(0, len(ways), BLOCK):  # there as far as back: half of the pairs
         block = distances[start : start + BLOCK, start:]
@@ -91,12 +93,12 @@ def path_lengths(rows: Array, ways: Array, length: Length) -> Array:
 
 
 def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple[Array, Ids]:
-    """Return each row's mean distance to the landmarks, at most 1, and its nearest one; through its nearest node."""
+    """Return each row's mean distance to the landmarks, at most 1, and its nearest landmark, by its nearest node."""
     mean = np.minimum(table, 1).mean(axis=1, dtype=np.float64)
     home = table.argmin(axis=1)
     node, similarity = find_nearest(rows, nodes)
-    edge = _edge_lengths(rows, nodes, node[:, None], similarity[:, None], length)[:, 0]
-    return np.minimum(edge + mean[node], 1), home[node]
+    edges = _edge_lengths(rows, nodes, positions=node[:, None], similarity=similarity[:, None], length=length)
+    return np.minimum(edges[:, 0] + mean[node], 1), home[node]
 
 
 def shortlist(score: Array, home: Ids, size: int, rng: np.random.Generator) -> Ids:
@@ -115,27 +117,25 @@ def shortlist(score: Array, home: Ids, size: int, rng: np.random.Generator) -> I
     return np.sort(np.concatenate([best, spread]))
 
 
-def shorten(ways: Array, left: Array, right: Array) -> None:
-    """Replace ways (n, m) by min over k of left[:, k] + right[k] where that is shorter.
+def shorten(ways: Array, outward: Array, onward: Array) -> None:
+    """Replace ways (n, m) by those over one of k stops where they are shorter: outward (n, k), then onward (k, m).
 
-    A k whose shortest sum is no shorter than the longest way of a row changes nothing there, and most are such.
+    A stop whose shortest sum is no shorter than the longest way of a row changes nothing there, and most are such.
     """
-    useful = left + right.min(axis=1) < ways.max(axis=1, keepdims=True)
-    for ways_row, left_row, useful_row in zip(ways, left, useful, strict=True):
-        ks = useful_row.nonzero()[0]
-        if ks.size:
-            np.minimum(ways_row, (left_row[ks, None] + right[ks]).min(axis=0), out=ways_row)
+    is_useful = outward + onward.min(axis=1) < ways.max(axis=1, keepdims=True)
+    for ways_row, outward_row, is_useful_row in zip(ways, outward, is_useful, strict=True):
+        stops = is_useful_row.nonzero()[0]
+        if stops.size:
+            np.minimum(ways_row, (outward_row[stops, None] + onward[stops]).min(axis=0), out=ways_row)
 
 
-def lengths_between(left: Array, right: Array, length: Length) -> Array:
-    """Return the lengths (n, m) of the edges between rows."""
-    return np.asarray(length(products(left, right)), np.float32)
+def lengths_between(rows: Array, others: Array, length: Length) -> Array:
+    """Return the lengths (n, m) of the edges between rows (n, d) and others (m, d)."""
+    return np.asarray(length(products(rows, others)), np.float32)
 
 
-def _edge_lengths(rows: Array, nodes: Array, positions: Ids, similarity: Array, length: Length) -> Array:
+def _edge_lengths(rows: Array, nodes: Array, *, positions: Ids, similarity: Array, length: Length) -> Array:
     """Return lengths (n, k) of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
-    row_squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    node_squares = np.einsum("ij,ij->i", nodes, nodes, dtype=np.float64)
-    total = row_squares[:, None] + node_squares[positions]
+    total = squared_lengths(rows)[:, None] + squared_lengths(nodes)[positions]
     is_same = total - 2 * similarity <= SAME_PLACE * total
     return np.asarray(np.where(is_same, 0, length(similarity)), np.float32)

@@ -22,7 +22,7 @@ class SampledGraph:
         edges: from similarities to lengths.
         nodes: (G, d) gridded rows of the nodes.
         table: (G, L) their distances to landmarks.
-        frame: (4,) the similarities of V = 0 and 1, H's scale, and how many clients were known when it was drawn.
+        frame: (4,) the similarities of V = 0 and 1, H's scale, and how many clients were known when it was built.
     """
 
     edges: Edges
@@ -31,8 +31,8 @@ class SampledGraph:
     frame: Array
 
     @classmethod
-    def draw(cls, edges: Edges, rows: Array, n_known: int, rng: np.random.Generator) -> SampledGraph:
-        """Draw a new graph whose nodes have these rows (G, d), sampled among so many known clients."""
+    def of_nodes(cls, edges: Edges, rows: Array, n_known: int, rng: np.random.Generator) -> SampledGraph:
+        """Build a new graph of nodes with these rows (G, d), which were sampled among ``n_known`` known clients."""
         nodes = round_rows(rows)
         scaling = nodes[:SCALING_NODES]
         low, high = edges.extremes(products(scaling, scaling), np.ones(len(scaling), np.int64))
@@ -40,7 +40,7 @@ class SampledGraph:
         return cls(edges, nodes, table, np.array([low, high, largest, n_known]))
 
     def is_large_enough(self, n_known: int) -> bool:
-        """Tell whether fewer than twice as many clients are known as when it was drawn."""
+        """Tell whether fewer than twice as many clients are known as when it was built."""
         return bool(n_known < 2 * self.frame[3])
 
     def locate(self, rows: Array) -> tuple[Array, Ids]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.selectors._parts.distances import squared_lengths
 from sortition.selectors.fedgs.exact_products import products
 
 TABLE = 2**17  # similarities at a time: they stay in the cache
@@ -52,7 +53,7 @@ def find_nearest(rows: Array, among: Array) -> tuple[Ids, Floats]:
     of the pivot, and need not be compared with the others (Elkan 2003).
     """
     other_rows = among.astype(np.float64)
-    squares = _squares(among)
+    squares = squared_lengths(among)
     longest = float(squares.max())  # L²
     if len(among) <= 2 * PIVOTS or longest == 0:
         return _find_largest_product(rows, other_rows)
@@ -60,7 +61,7 @@ def find_nearest(rows: Array, among: Array) -> tuple[Ids, Floats]:
     added = np.sqrt(longest - squares)  # the added coordinate
     from_pivot = _distances(products(other_rows[pivots], other_rows) + np.outer(added[pivots], added), longest)
     pivot_of, similarity = _find_largest_product(rows, other_rows[pivots])
-    scale = np.sqrt(_squares(rows) / longest)
+    scale = np.sqrt(squared_lengths(rows) / longest)
     to_pivot = _distances(similarity / np.where(scale > 0, scale, 1.0), longest)  # δ
     radius = 2 * to_pivot + SLACK * np.sqrt(longest)
     positions = np.empty(len(rows), np.int64)
@@ -101,8 +102,3 @@ def _batches(pivot_of: Ids, radius: Floats) -> Iterator[tuple[int, Ids]]:
 def _distances(similarity: Floats, longest: float) -> Floats:
     """Return distances of rows whose squared length is ``longest``, from their similarities."""
     return np.asarray(np.sqrt(np.maximum(2 * (longest - similarity), 0.0)))
-
-
-def _squares(rows: Array) -> Floats:
-    """Return squared lengths (n,)."""
-    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))

@@ -53,17 +53,16 @@ from sortition.core.population import Population
 from sortition.core.sampling import draw_uniformly
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.centres import nearest_centre
-from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
-from sortition.selectors._parts.shares import label_shares
+from sortition.selectors._parts.label_privacy import privacy_note, private_label_shares
 from sortition.selectors.fedss.allocation import apportion, draw_systematically, inclusion_chances
 from sortition.selectors.fedss.strata import Strata, strata_of_groups, stratify
 
-FACT = {"labels": "label_counts", "features": "features", "groups": "groups"}
+FACT_OF_SOURCE = {"labels": "label_counts", "features": "features", "groups": "groups"}
 
 
 @dataclass
 class Memory(State):
-    """Who belongs where, and the strata's means, silhouette and measured spread."""
+    """The stratum of each client, and the strata's means, silhouette and measured spread."""
 
     stratum: Ids = per_client(-1, dtype=int)  # −1: not yet known
     means: Array | None = shared()  # (K, d); of given groups, their values (K, 1)
@@ -139,7 +138,7 @@ class FedSS(Selector[Memory]):
     @property
     def needs(self) -> Needs:
         """Read sizes and what makes the strata; with Neyman's allocation, take the cohort's spread."""
-        reads = ("sizes", FACT[self.by])
+        reads = ("sizes", FACT_OF_SOURCE[self.by])
         if self.allocation == "neyman":
             return Needs(reads=reads, reports=(self._spread_signal,))
         return Needs(reads=reads)
@@ -201,7 +200,7 @@ class FedSS(Selector[Memory]):
         return seats, strata.mass
 
     def _spreads(self, state: Memory, n_strata: int) -> Floats:
-        """Return H_k (K,); ones before anything is measured."""
+        """Return H_k, the spread inside each stratum (K,): where it is not measured, the mean of the others, or 1."""
         if state.squares is None or state.freedom is None:
             return np.ones(n_strata)
         measured = state.freedom > 0
@@ -210,7 +209,7 @@ class FedSS(Selector[Memory]):
         spread = np.sqrt(state.squares / np.maximum(state.freedom, 1.0))
         return np.where(measured, spread, spread[measured].mean())
 
-    def _draw_cohort(self, state: Memory, round: Round, reachable: Array, seats: Ids) -> tuple[Ids, Floats]:
+    def _draw_cohort(self, state: Memory, round: Round, n_available: Array, seats: Ids) -> tuple[Ids, Floats]:
         """Draw S^k of each stratum's available clients; return them, and each one's part of its stratum's weight.
 
         The parts are eq. 9's inner fraction, D_n / Σ D_n.
@@ -219,14 +218,14 @@ class FedSS(Selector[Memory]):
         if len(seats) < 2**15:
             stratum = stratum.astype(np.int16)  # a stable sort of small numbers is one pass
         order = np.argsort(stratum, kind="stable")
-        ends = np.cumsum(reachable)
+        ends = np.cumsum(n_available)
         ids = []
         parts = []
         for k in np.flatnonzero(seats):
-            pool = round.available[order[ends[k] - reachable[k] : ends[k]]]
-            members, worth = self._draw_from_stratum(pool, int(seats[k]), round)
+            pool = round.available[order[ends[k] - n_available[k] : ends[k]]]
+            members, relative_weight = self._draw_from_stratum(pool, int(seats[k]), round)
             ids.append(members)
-            parts.append(worth / worth.sum())
+            parts.append(relative_weight / relative_weight.sum())
         return np.concatenate(ids), np.concatenate(parts)
 
     def _draw_from_stratum(self, pool: Ids, seats: int, round: Round) -> tuple[Ids, Floats]:
@@ -237,10 +236,10 @@ class FedSS(Selector[Memory]):
             positions = draw_systematically(chance, seats, round.rng)
             return pool[positions], sizes[positions] / chance[positions]
         members = draw_uniformly(pool, seats, round.rng)
-        worth = np.asarray(round.population.sizes[members], np.float64)
-        if not worth.any():
-            worth = np.ones(members.size)
-        return members, worth
+        relative_weight = np.asarray(round.population.sizes[members], np.float64)
+        if not relative_weight.any():
+            relative_weight = np.ones(members.size)
+        return members, relative_weight
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Add what the cohort reported to each stratum's squared deviations and their degrees of freedom."""
@@ -285,10 +284,13 @@ class FedSS(Selector[Memory]):
         """Return p_n or the given vectors, one row a client."""
         if self.by == "features":
             return np.asarray(population.features[ids], np.float64)
-        counts = population.label_counts[ids]
-        if self.epsilon is not None:
-            counts = noisy_counts(counts, self.epsilon, self.noise, self.delta, rng)
-        return label_shares(counts)
+        return private_label_shares(
+            population.label_counts[ids],
+            epsilon=self.epsilon,
+            mechanism=self.noise,
+            delta=self.delta,
+            rng=rng,
+        )
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -34,14 +34,14 @@ def allocate_within_caps(shares: Array, places: int, caps: Array) -> Floats:
         return float(allocated(multiplier).sum())
 
     bends = np.unique(np.concatenate([1.0 / share, ceiling / share]))
-    right = min(bisect_left(bends, places - SLACK, key=total), bends.size - 1)
-    left = max(right - 1, 0)
-    total_left = total(bends[left])
-    total_right = total(bends[right])
+    upper = min(bisect_left(bends, places - SLACK, key=total), bends.size - 1)
+    lower = max(upper - 1, 0)
+    lower_total = total(bends[lower])
+    upper_total = total(bends[upper])
     part = 1.0
-    if total_right > total_left:
-        part = (places - total_left) / (total_right - total_left)
-    return allocated(bends[left] + part * (bends[right] - bends[left]))
+    if upper_total > lower_total:
+        part = (places - lower_total) / (upper_total - lower_total)
+    return allocated(bends[lower] + part * (bends[upper] - bends[lower]))
 
 
 def apportion(shares: Array, places: int, caps: Array) -> Ids:

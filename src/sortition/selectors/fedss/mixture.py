@@ -14,6 +14,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.ties import first_largest, first_smallest, round_to_tie_grid
 from sortition.selectors._parts.centres import nearest_centre
+from sortition.selectors._parts.distances import squared_lengths
 
 EM_STEPS = 200  # at most
 EM_GAIN = 1e-3  # expectation–maximisation ends where the mean log-likelihood gains less
@@ -35,15 +36,15 @@ class Mixture:
         """Return the likeliest mixture, given how much each row (n, d) belongs to each component (n, K)."""
         count = responsibilities.sum(axis=0) + 10 * np.finfo(np.float64).eps
         means = (responsibilities.T @ rows) / count[:, None]
-        mean_square = (responsibilities.T @ _squares(rows)) / count
-        variances = (mean_square - _squares(means)) / rows.shape[1] + floor
+        mean_square = (responsibilities.T @ squared_lengths(rows)) / count
+        variances = (mean_square - squared_lengths(means)) / rows.shape[1] + floor
         return cls(count / count.sum(), means, variances)
 
     def log_densities(self, rows: Floats) -> Floats:
         """Return the log of weight times density of each row, (n, K)."""
         d = rows.shape[1]
         log = rows @ (-2.0 * self.means.T)
-        log += _squares(rows)[:, None] + _squares(self.means)
+        log += squared_lengths(rows)[:, None] + squared_lengths(self.means)
         log *= -0.5 / self.variances
         log += np.log(self.weights) - 0.5 * d * np.log(2 * np.pi * self.variances)
         return log
@@ -90,7 +91,7 @@ def _maximise_likelihood(rows: Floats, responsibilities: Floats, floor: float) -
 def k_means(rows: Floats, k: int, rng: np.random.RandomState) -> Ids:
     """Return clusters (n,) by Lloyd's algorithm, from greedy k-means++ centres (Arthur and Vassilvitskii 2007)."""
     centred = rows - rows.mean(axis=0)
-    centres = centred[_draw_starts(centred, _squares(centred), k, rng)]
+    centres = centred[_draw_starts(centred, squared_lengths(centred), k, rng)]
     smallest_shift = KMEANS_SHIFT * float(rows.var(axis=0).mean())
     labels = np.full(len(rows), -1)
     for _ in range(KMEANS_STEPS):
@@ -140,9 +141,4 @@ def _centres(rows: Floats, labels: Ids, previous: Floats) -> Floats:
 
 def _squared_distances(starts: Floats, rows: Floats, squares: Floats) -> Floats:
     """Return squared distances (m, n) of some rows to all; ``squares`` are the squared lengths of all."""
-    return np.asarray(np.maximum(_squares(starts)[:, None] - 2.0 * (starts @ rows.T) + squares, 0.0))
-
-
-def _squares(rows: Floats) -> Floats:
-    """Return squared lengths (n,)."""
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+    return np.asarray(np.maximum(squared_lengths(starts)[:, None] - 2.0 * (starts @ rows.T) + squares, 0.0))

@@ -37,7 +37,7 @@ def stratify(vectors: Array, most: int, rng: np.random.Generator, *, sample: int
         return Strata(np.zeros(len(vectors), np.int64), rows.mean(axis=0, keepdims=True), 0.0)
     distances = pairwise_distances(rows)
     mixtures = [
-        fit_mixture(rows, components, RESTARTS, FLOOR, int(rng.integers(2**31)))
+        fit_mixture(rows, components, restarts=RESTARTS, floor=FLOOR, seed=int(rng.integers(2**31)))
         for components in range(2, largest_number + 1)
     ]
     scores = [silhouette(distances, mixture.labels(rows)) for mixture in mixtures]

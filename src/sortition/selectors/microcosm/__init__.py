@@ -58,15 +58,15 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.mixtures import (
-    FLAT,
     LABELS_TRADE_OFF,
     LARGEST_TRADE_OFF,
+    SMALLEST_SPREAD,
     between_clients,
     spread_of,
     unit_scale,
 )
 from sortition.core.selector import Asking
-from sortition.selectors._parts.label_privacy import noisy_counts
+from sortition.selectors._parts.label_privacy import private_label_shares
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, find_without_products, store_products
 from sortition.selectors._parts.shares import as_shares, data_shares, label_shares
 from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
@@ -101,7 +101,7 @@ class Memory(State):
 
 @dataclass
 class LossMemory(Memory):
-    """The same with the losses that clients reported last, and how far they fell where a client was due more."""
+    """What ``Memory`` holds, the losses reported last, and how far they fell where a client was due more."""
 
     loss: Floats = per_client(np.nan)
     loss_record: Floats = per_client(FIRST_RECORD)
@@ -109,7 +109,7 @@ class LossMemory(Memory):
 
 @dataclass
 class PairMemory(Memory):
-    """The same with the products of pairs (N, N); NaN where two clients never met."""
+    """What ``Memory`` holds, and the products of pairs (N, N); NaN where two clients never met."""
 
     products: Floats = per_pair(np.nan)
 
@@ -264,7 +264,7 @@ class Microcosm(Selector[Memory]):
         return PairMemory(n_clients)
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Ask new pairs for their products, where they are wanted; then choose and weigh."""
+        """Ask for what is not known yet (products of pairs, durations), then choose and weigh."""
         if isinstance(state, PairMemory):
             without_products = find_without_products(state.products, round.available)
             if without_products.size:
@@ -297,7 +297,7 @@ class Microcosm(Selector[Memory]):
             common=parts.common,
             places=round.places,
             floors=np.zeros(round.available.size),
-            lot=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
+            random_order=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
         )
         notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(parts.trade_off, 6))}
         if self._counts_seconds(round):
@@ -313,7 +313,7 @@ class Microcosm(Selector[Memory]):
             portrait = decision.portrait
             notes.update(seconds=float(np.round(decision.limit, 3)), too_slow=decision.too_slow, due=decision.due)
         else:
-            portrait = sitting.portrait(sitting.lot)
+            portrait = sitting.portrait(sitting.random_order)
         members = portrait.members
         weights = portrait.weights
         notes["mixture"] = float(np.round(np.linalg.norm(features.phi[members].T @ weights), 6))
@@ -399,9 +399,14 @@ class Microcosm(Selector[Memory]):
         known_ids = round.population.known_ids
         newcomers = known_ids[~has_row(state.rows)[known_ids]]
         if newcomers.size:
-            counts = round.population.label_counts[newcomers]
-            noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
-            state.rows = write_rows(state.rows, newcomers, label_shares(noised))
+            shares = private_label_shares(
+                round.population.label_counts[newcomers],
+                epsilon=epsilon,
+                mechanism=self.noise,
+                delta=self.delta,
+                rng=round.rng,
+            )
+            state.rows = write_rows(state.rows, newcomers, shares)
 
     def _estimate_parts(self, state: Memory, round: Round, p: Floats, kappa: float) -> UpdateParts:
         """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
@@ -410,7 +415,7 @@ class Microcosm(Selector[Memory]):
         asks for each client's share of the data, not for what the ledger owes: with e = λ̂,
         e‖p + d − a‖² + (1 − e)‖p − a‖² = ‖p + e·d − a‖² up to a constant.
         """
-        scale = 1 / max(kappa, FLAT)
+        scale = 1 / max(kappa, SMALLEST_SPREAD)
         by_kappa = UpdateParts(
             trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
             common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
@@ -456,7 +461,7 @@ class Microcosm(Selector[Memory]):
             if signal == TRAINING_LOSS:
                 self._learn_losses(state, feedback)
             else:
-                self._learn(state, feedback.report(signal))
+                self._learn_features(state, feedback.report(signal))
 
     def _learn_losses(self, state: Memory, feedback: Feedback) -> None:
         """Keep what clients reported, and whether losses of those that were due more have fallen."""
@@ -465,7 +470,13 @@ class Microcosm(Selector[Memory]):
             return
         m = due_multiples(state.loss, state.loss_record, feedback.round.population.known_ids)
         ids = reading.ids
-        state.loss_record = update_record(state.loss_record, state.loss, ids, reading.values, m[ids] > 1)
+        state.loss_record = update_record(
+            record=state.loss_record,
+            loss=state.loss,
+            ids=ids,
+            reported=reading.values,
+            was_due_more=m[ids] > 1,
+        )
         state.loss[ids] = reading.values
 
     def _find_booked(self, state: Memory, feedback: Feedback) -> Ids:
@@ -479,8 +490,8 @@ class Microcosm(Selector[Memory]):
             return self.forgetting
         return min(0.9, round.budget / (2 * round.n_clients))
 
-    def _learn(self, state: Memory, reading: Reading) -> None:
-        """Make features the mean of the old and the new ones; λ looks at the last update alone."""
+    def _learn_features(self, state: Memory, reading: Reading) -> None:
+        """Store the mean of old and new features or, where updates serve to estimate λ alone, the last updates."""
         if not len(reading):
             return
         values = reading.values.reshape(len(reading), -1)

@@ -13,12 +13,12 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 
-MOST = 4.0  # times its share that a client is due
+LARGEST_MULTIPLE = 4.0  # of its share that a client is due
 KNOWN_FROM = 0.9  # the share of the clients that must have reported before losses count
 FIRST_RECORD = 0.1  # z of a client that was not tried yet
 TRUSTED_FROM = 0.1  # z from which a client is trusted wholly
-MOVES = 1 / 3  # of the way to what was observed
-SMALLEST = 1e-9  # of a loss
+STEP_OF_RECORD = 1 / 3  # the part of the way that a record moves to what was observed
+SMALLEST_LOSS = 1e-9  # a loss below counts as this
 
 
 def due_multiples(loss: Floats, record: Floats, known: Ids) -> Floats:
@@ -27,9 +27,9 @@ def due_multiples(loss: Floats, record: Floats, known: Ids) -> Floats:
     reported = known[~np.isnan(loss[known])]
     if reported.size < max(KNOWN_FROM * known.size, 2):
         return m
-    relative = np.maximum(loss[reported], SMALLEST) / max(float(np.median(loss[reported])), SMALLEST)
+    relative = np.maximum(loss[reported], SMALLEST_LOSS) / max(float(np.median(loss[reported])), SMALLEST_LOSS)
     trust = np.clip(record[reported] / TRUSTED_FROM, 0.0, 1.0)
-    m[reported] = 1.0 + trust * (np.clip(relative, 1.0, MOST) - 1.0)
+    m[reported] = 1.0 + trust * (np.clip(relative, 1.0, LARGEST_MULTIPLE) - 1.0)
     return m
 
 
@@ -37,7 +37,7 @@ def update_record(record: Floats, loss: Floats, ids: Ids, reported: Floats, was_
     """Return the records (N,) after these clients reported; only those that were due more have been tried."""
     was_tried = was_due_more & ~np.isnan(loss[ids])
     clients = ids[was_tried]
-    fall = np.log(np.maximum(loss[clients], SMALLEST) / np.maximum(reported[was_tried], SMALLEST))
+    fall = np.log(np.maximum(loss[clients], SMALLEST_LOSS) / np.maximum(reported[was_tried], SMALLEST_LOSS))
     new_record = record.copy()
-    new_record[clients] += MOVES * (fall - new_record[clients])
+    new_record[clients] += STEP_OF_RECORD * (fall - new_record[clients])
     return new_record

@@ -9,7 +9,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.selectors.microcosm.durations import duration_limits
 from sortition.selectors.microcosm.payments import Payments
-from sortition.selectors.microcosm.sitting import Sitting, Weighed
+from sortition.selectors.microcosm.sitting import Sitting, WeightedPortrait
 
 PAID_FROM = 0.5  # of the patience with a client: a member that waited so long is paid a unit
 CANDIDATES_OF_PAYMENT = 2  # times the places
@@ -26,7 +26,7 @@ class Decision:
         due: how many members were forced, since a payment to them was due.
     """
 
-    portrait: Weighed
+    portrait: WeightedPortrait
     limit: float
     too_slow: int
     due: int
@@ -86,16 +86,19 @@ def choose_quickest(
 
 
 def _candidates_within(sitting: Sitting, seconds: Floats, limit: float) -> Ids:
-    """Return the candidates that take no longer than the limit, in the order of the lot."""
-    return sitting.lot[seconds[sitting.lot] <= limit]
+    """Return the candidates that take no longer than the limit, in the random order."""
+    candidates = sitting.random_order
+    return candidates[seconds[candidates] <= limit]
 
 
 def _payment_pool(sitting: Sitting, *, seconds: Floats, has_waited: Array, forced: Ids) -> Ids:
-    """Return the forced and the slowest of those who have waited and take no longer, in the order of the lot."""
-    waiting = sitting.lot[has_waited[sitting.lot] & (seconds[sitting.lot] <= seconds[forced].max())]
+    """Return the forced and the slowest of those who have waited and take no longer, in the random order."""
+    candidates = sitting.random_order
+    longest = seconds[forced].max()
+    waiting = candidates[has_waited[candidates] & (seconds[candidates] <= longest)]
     slowest_first = np.argsort(-seconds[waiting], kind="stable")
     slowest = waiting[slowest_first[: CANDIDATES_OF_PAYMENT * sitting.places]]
-    return sitting.lot[np.isin(sitting.lot, slowest) | np.isin(sitting.lot, forced)]
+    return candidates[np.isin(candidates, slowest) | np.isin(candidates, forced)]
 
 
 def _weight_floors(unit_if_waited: Floats, forced: Ids, forced_weights: Floats, places: int) -> Floats:

@@ -1,4 +1,4 @@
-"""One sitting: the candidates of a round, from which weighted portraits are made and compared."""
+"""The candidates of a round, as they sit for portraits: weighted cohorts that are made and compared."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from sortition.selectors.microcosm.portrait import Portrait, provisional_weights
 
 
 @dataclass(frozen=True)
-class Weighed:
-    """Members, as positions among the candidates, and their weights, which sum to 1 and are above 0."""
+class WeightedPortrait:
+    """A cohort that portrays all data.
+
+    Attributes:
+        members: (k,) positions among the candidates.
+        weights: (k,) weights of the members, each above 0; they sum to 1.
+    """
 
     members: Ids
     weights: Floats
@@ -22,17 +27,17 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Sitting:
-    """What portraits of a round are made of.
+    """The n candidates of a round, and what the portraits that are made of them aim at.
 
     Attributes:
-        phi: (n, d) features Φ of the candidates.
-        target: (d,) T.
-        owed: (n,) p + d.
-        trade_off: λ.
-        common: G.
+        phi: (n, d) the features Φ of the candidates.
+        target: (d,) T, the mixture of features aimed at.
+        owed: (n,) p + d, the weights aimed at.
+        trade_off: λ, how much the weights count against the mixture.
+        common: G, the part that all updates share.
         places: how many can be chosen.
         floors: (n,) the least weight of each candidate, if it is chosen.
-        lot: (n,) positions in a random order, which decides where scores tie.
+        random_order: (n,) the positions of the candidates in the order that decides where scores tie.
     """
 
     phi: Floats
@@ -42,13 +47,13 @@ class Sitting:
     common: float
     places: int
     floors: Floats
-    lot: Ids
+    random_order: Ids
 
-    def portrait(self, pool: Ids, *, forced: Ids = NOBODY, swaps: bool = True) -> Weighed:
+    def portrait(self, pool: Ids, *, forced: Ids = NOBODY, swaps: bool = True) -> WeightedPortrait:
         """Choose and weigh members of ``pool``; a member that would weigh nothing gives its place to another.
 
         Args:
-            pool: positions of candidates, in the order of the lot.
+            pool: positions of candidates, in the random order.
             forced: positions of those that are chosen in any case.
             swaps: whether the greedy choice is improved by swaps.
         """
@@ -60,7 +65,7 @@ class Sitting:
                 break
             pool = pool[~np.isin(pool, idle)]
         has_weight = weights > 0
-        return Weighed(members=members[has_weight], weights=weights[has_weight])
+        return WeightedPortrait(members=members[has_weight], weights=weights[has_weight])
 
     def _choose(self, pool: Ids, forced: Ids, swaps: bool) -> Ids:
         places = min(self.places, pool.size)
@@ -74,7 +79,7 @@ class Sitting:
         return pool[portrait.choose(places, required=np.flatnonzero(np.isin(pool, forced)), swaps=swaps)]
 
     def _weights(self, members: Ids) -> Floats:
-        """Return argmin ‖Φ_Sᵀa − T‖² + λ‖a − t‖² over Σa = 1 and a ≥ the floors, which are 0 or more."""
+        """Return the weights a ≥ ``floors`` with Σa = 1 that minimise ‖Φ_Sᵀa − T‖² + λ‖a − t‖², t = max(p + d, 0)."""
         rows = self.phi[members]
         anchor = np.maximum(self.owed[members], 0.0)
         floor = self.floors[members]
@@ -91,12 +96,12 @@ class Sitting:
         )
         return np.asarray(floor + free_mass * above_floor)
 
-    def progress(self, weighed: Weighed) -> float:
-        """Return by how much these weights lower the error of an idle round.
+    def progress(self, portrait: WeightedPortrait) -> float:
+        """Return Π, by how much a round with these weights lowers the error against a round without a cohort.
 
         Π = G + λ(2(p + d)·a − ‖a‖²) + 2T·Φᵀa − ‖Φᵀa‖².
         """
-        a = weighed.weights
-        mixture = self.phi[weighed.members].T @ a
-        individuals = float(2 * self.owed[weighed.members] @ a - a @ a)
+        a = portrait.weights
+        mixture = self.phi[portrait.members].T @ a
+        individuals = float(2 * self.owed[portrait.members] @ a - a @ a)
         return self.common + self.trade_off * individuals + float((2 * self.target - mixture) @ mixture)

@@ -121,7 +121,7 @@ def _history_faults(entries: list[RoundEntry], history: History, names: ClientNa
     if not over and has_events(entries):
         steps = [step for step in logged_steps(entries) if step.step is not None]
         common = min(len(steps), len(records))
-        entries = entries[: sum(step.entries for step in steps[:common])]
+        entries = entries[: sum(step.n_entries for step in steps[:common])]
         records = records[:common]
     elif not over:
         common = min(len(entries), len(records))

@@ -138,7 +138,7 @@ def _examine_events(
     steps = logged_steps(entries)
     if not run.done:  # killed or read between two writes, one file is ahead of the other
         common = min(sum(step.step is not None for step in steps), len(records))
-        entries = entries[: sum(step.entries for step in steps[:common])]
+        entries = entries[: sum(step.n_entries for step in steps[:common])]
         records = records[:common]
         finding.entries = len(entries) + 1
     finding.faults += header_faults(header, registrar, run.manifest.get("audit"))

@@ -45,10 +45,12 @@ class Journals:
         return journal
 
     def _open_log(self, path: Path, registrar: Registrar) -> AuditLog:
-        n_entries = registrar.events + 1 if registrar.events else 0  # the header is one line more
+        n_entries = registrar.n_log_entries + 1 if registrar.n_log_entries else 0  # the header is one line more
         journal = self._open(path, n_entries)
         last_hash = _last_hash(journal) if n_entries else ""
-        return AuditLog(registrar, derive_salt(registrar.seed), write=journal.write, entries=n_entries, last=last_hash)
+        return AuditLog(
+            registrar, derive_salt(registrar.seed), write=journal.write, n_entries=n_entries, last_hash=last_hash
+        )
 
     def append(self, record: RoundRecord, timings: Mapping[str, float]) -> None:
         """Write the record and the seconds of a round that was played."""
@@ -71,7 +73,7 @@ class Journals:
         """Return the audit log's length and last hash, for the run's summary; nothing without a log."""
         if self.log is None:
             return {}
-        return {"audit": {"entries": self.log.entries, "final": self.log.last}}
+        return {"audit": {"entries": self.log.n_entries, "final": self.log.last_hash}}
 
 
 def keeps_audit_log(path: Path, wanted: bool | None, played: int) -> bool:
@@ -95,6 +97,6 @@ def mentions_audit_log(run: run_folder.Run) -> bool:
 
 def _last_hash(journal: Journal) -> str:
     try:
-        return str(json.loads(journal.last)["hash"])
+        return str(json.loads(journal.last_line)["hash"])
     except (ValueError, KeyError, TypeError):
         raise StorageError(f"{journal.path} is damaged: its last kept line is no entry of an audit log.") from None

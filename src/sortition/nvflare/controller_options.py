@@ -15,8 +15,7 @@ from sortition.core.selector import AnySelector
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_number
 from sortition.federation.members import Owner
-from sortition.federation.model_engine import Combining
-from sortition.federation.monitoring import Metrics, MetricsSink, sinks
+from sortition.federation.monitoring import Metrics
 from sortition.federation.options import Eligible, FederationOptions, Options
 from sortition.federation.pace import Pace
 from sortition.selectors import find
@@ -66,11 +65,6 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
         label=selector,
         **checked_options,
     )
-
-
-def read_combining(who: str, options: StoredTable | None) -> Combining:
-    """Read how updates become one: the option ``combine``, a rule's name or a table of its parameters."""
-    return Combining.by((options or {}).get("combine", "mean"), who)
 
 
 def made_of(kind: type[Made], who: str, name: str, value: object) -> Made:
@@ -155,9 +149,9 @@ def _shadows(who: str, value: object) -> dict[str, AnySelector]:
     return shadows
 
 
-def _metrics(who: str, value: object) -> tuple[MetricsSink, ...]:
+def _metrics(who: str, value: object) -> list[Any]:
     """Read where numbers are shown: a port, a table of ``Metrics``, or functions by import path that make a sink."""
-    chosen: list[MetricsSink | int] = []
+    chosen: list[Any] = []
     for option in _as_list(value):
         if isinstance(option, Mapping):
             chosen.append(made_of(Metrics, who, "metrics", option))
@@ -169,7 +163,7 @@ def _metrics(who: str, value: object) -> tuple[MetricsSink, ...]:
             chosen.append(make_sink())
         elif option is not None:
             chosen.append(option)
-    return sinks(who, chosen)
+    return chosen
 
 
 def _as_list(value: object) -> list[Any]:

@@ -14,8 +14,7 @@ from tests.nvflare.loopback_controllers import Workflow, begun, cohorts, made, p
 
 from sortition.clients.named_arrays import as_vector
 from sortition.core import InputError, Population, Registrar
-from sortition.federation.live import MemberDirectory
-from sortition.federation.members import natural_order
+from sortition.federation.members import MemberDirectory, natural_order
 from sortition.nvflare.controller_options import read_combining, read_options
 from sortition.selectors import discover, find, load
 from sortition.studies.audit.audit_run import examine_log

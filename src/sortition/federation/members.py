@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.population import Population, check_row
-from sortition.core.signals import parse_sketch_name
+from sortition.core.signals import ModelSize, parse_sketch_name
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile
 
@@ -421,6 +422,45 @@ class Members:
         ]
         self._id_of_name = {name: row for row, name in enumerate(names)}
         self._id_of_session = {}
+
+
+class MemberDirectory:
+    """What a policy must know of the members of a federation: names, owners and tags, by the clock on the wall.
+
+    Args:
+        members: the members.
+        model_size: returns how long the vectors are that belong to the model.
+    """
+
+    def __init__(self, members: Members, model_size: Callable[[], ModelSize]) -> None:
+        self.model_size = model_size
+        self._members = members
+
+    def name(self, client: int) -> str:
+        """Return the client's stable name."""
+        return self._members[client].name
+
+    def owner(self, client: int) -> str:
+        """Return its owner, as text; empty where the operator names none."""
+        owner_of = self._members.owner_of
+        if owner_of is None:
+            return ""
+        return str(owner_of(self.name(client)))
+
+    def tags(self, client: int) -> tuple[str, ...]:
+        """Return its tags."""
+        return self._members[client].tags
+
+    def now(self) -> float:
+        """Return seconds since 1970: other jobs, and this one after a restart, read the same clock."""
+        return time.time()
+
+    def hour(self, utc: bool) -> float:
+        """Return the hour of the day, of UTC or of the server's own time zone."""
+        clock = time.localtime()
+        if utc:
+            clock = time.gmtime()
+        return clock.tm_hour + clock.tm_min / 60
 
 
 def _named(session: str, profile: Profile, peer: Peer) -> Profile:

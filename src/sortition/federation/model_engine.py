@@ -120,7 +120,12 @@ class Engine(ABC):
     Args:
         model: initial arrays by name.
         combining: how updates become one.
+
+    Attributes:
+        free_shapes: whether clients may send arrays of other shapes than the model's, such as trees.
     """
+
+    free_shapes = False
 
     def __init__(self, model: Model, combining: Combining) -> None:
         self._model = model

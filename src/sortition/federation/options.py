@@ -94,7 +94,7 @@ class Options:
     """How a federation is run: its :class:`FederationOptions`, read and checked, and what else decides it.
 
     Attributes:
-        selector: the method.
+        arrangement: the method, among those that choose in its shadow.
         cohort: clients a round.
         deadline: seconds of a round, from its first question on; questions get at most a quarter of it. None: those of
             the pace, or 1,800; infinite: everybody is waited for.
@@ -102,11 +102,10 @@ class Options:
         least_online: clients that must be online before every round.
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
         metrics: where the numbers of the federation are shown.
-        arrangement: the method among those that choose in its shadow; default: there are none.
         who: the class that a message about an option names.
     """
 
-    selector: AnySelector
+    arrangement: Arrangement
     cohort: int
     overselect: float = 1.0
     deadline: float | None = None
@@ -132,7 +131,6 @@ class Options:
     audit: Path | None = None
     on_round: Callable[[RoundRecord], object] | None = None
     metrics: Sequence[MetricsSink] = ()
-    arrangement: Arrangement | None = None
     who: str = "Federation"
 
     @classmethod
@@ -172,7 +170,6 @@ class Options:
                 options[name] = _path(who, name, options)
         options["metrics"] = sinks(who, options.get("metrics"))
         return cls(
-            selector=arrangement.live,
             arrangement=arrangement,
             cohort=cohort,
             deadline=deadline,
@@ -196,6 +193,11 @@ class Options:
         self._check_guards()
         self._check_needs()
         self._check_shadows()
+
+    @property
+    def selector(self) -> AnySelector:
+        """The method."""
+        return self.arrangement.live
 
     @property
     def pace(self) -> CohortPace:
@@ -307,8 +309,6 @@ class Options:
                 )
 
     def _check_shadows(self) -> None:
-        if self.arrangement is None:
-            return
         if self.arrangement.promoted and self.audit is not None:
             hint = "Its log names one method: begin another federation with the promoted one."
             raise bad(f"{self.who}.promote", "left out where an audit log is kept", self.arrangement.live_label, hint)

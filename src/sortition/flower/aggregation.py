@@ -45,6 +45,7 @@ class FlowerEngine(Engine):
     def __init__(self, user_strategy: BaseStrategy, combining: Combining) -> None:
         super().__init__({}, combining)
         self.user_strategy = user_strategy
+        self.free_shapes = user_strategy.traits.trees
         self.server_round = 0
         self.config: Mapping[str, object] = {}
         self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop

@@ -30,7 +30,6 @@ from sortition.core.validation import is_number
 from sortition.federation.driver import OpenRound
 from sortition.federation.live import LiveFederation
 from sortition.federation.model_engine import Combining
-from sortition.federation.model_screening import ModelCheck
 from sortition.federation.options import FederationOptions, Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
 from sortition.federation.pace import Pace
@@ -96,7 +95,6 @@ class SelectorStrategy(Strategy):
             self.engine,
             options,
             "flower",
-            check=ModelCheck(options.guards, free_shapes=self.user_strategy.traits.trees),
             logger=logging.getLogger("flwr"),
         )
         self.messenger = self.federation.messenger

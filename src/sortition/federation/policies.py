@@ -287,13 +287,9 @@ class PolicyKeeper:
             }
             self.excluded = {rule: ids for rule, ids in choosable.items() if ids.size}
 
-    def counts(self) -> dict[str, int]:
-        """Count the clients that each rule left out."""
-        return {key: int(ids.size) for key, ids in self.excluded.items()}
-
     def said(self) -> str:
         """Say whom the rules left out; the rules that leave out most come first."""
-        counts = Counter(self.counts()).most_common()
+        counts = Counter({key: int(ids.size) for key, ids in self.excluded.items()}).most_common()
         return ", ".join(f"{count} ({explain_exclusion(key)})" for key, count in counts)
 
     def _broken_before(self, ids: Ids) -> dict[int, Rule]:

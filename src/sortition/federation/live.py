@@ -80,10 +80,9 @@ class LiveFederation:
         metrics = LiveMetrics(
             self.options.metrics,
             backend=backend,
-            method=type(self.options.selector).__name__,
+            driver=self.driver,
             members=self.members,
             transport=transport,
-            selection_seconds=lambda: self.driver.selection_seconds,
             checkpoint=lambda: self.files.written_at,
             logger=self.logger,
         )
@@ -99,8 +98,6 @@ class LiveFederation:
             if self.files.saved is not None:
                 saved_shadows = self.files.saved.selection.shadows
             self.driver.shadows.watch(registrar, saved_shadows)
-        if self.metrics is not None:
-            self.metrics.registrar = registrar
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
 
     @property

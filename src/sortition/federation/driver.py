@@ -394,14 +394,11 @@ class Driver:
         turn = cast(Turn, opened.turn)  # only work that outlives a step can be of a server that restarted
         arrivals = self.backend.collect(turn, cohort)
         turn.blame(arrivals.faults)
-        may_aggregate = self.finish(turn, arrivals).size > 0
+        usable_ids = self.finish(turn, arrivals)
+        weights, remarks = cohort.weights_of(usable_ids)
         notes = self._notes(opened, arrivals)
-        if may_aggregate:
-            weights, remarks = cohort.weights_of(arrivals.ids)
-            notes |= remarks
-            notes |= self.backend.step(cohort, arrivals.ids, weights)
-        else:
-            notes |= self.backend.step(cohort, NOBODY, np.empty(0))
+        notes |= remarks
+        notes |= self.backend.step(cohort, usable_ids, weights)
         common_record = round_record(
             turn, available=opened.available, answered=arrivals.ids, notes=notes, withdrawn=opened.withdrawn
         )
@@ -465,9 +462,7 @@ class Driver:
             endings = backend.advance()
             if endings:
                 self._end(opened, registrar, endings)
-            if not self.pace.refills_between_steps or backend.has_enough():
-                continue
-            if self.pace.refills(n_at_work(registrar, backend)):
+            if self.pace.refills(n_at_work(registrar, backend)) and not backend.has_enough():
                 self._select_more(opened, registrar)
 
     def _end(self, opened: OpenRound, registrar: Registrar, endings: Mapping[int, Ending]) -> None:

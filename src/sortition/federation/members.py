@@ -77,11 +77,6 @@ class _Candidate:
     facts: dict[str, Array]
     peer: Peer
 
-    @property
-    def name(self) -> str:
-        """Its stable name."""
-        return self.profile.name
-
 
 class Members:
     """All clients ever met.
@@ -196,7 +191,7 @@ class Members:
                 refused[session] = str(error)
                 continue
             candidates.append(_Candidate(session, named_profile, facts, peer))
-        candidates.sort(key=lambda candidate: (natural_order(candidate.name), natural_order(candidate.session)))
+        candidates.sort(key=lambda candidate: (natural_order(candidate.profile.name), natural_order(candidate.session)))
         usual_shapes = self._usual_shapes([candidate.facts for candidate in candidates])
         claimants = {*profiles, *online}
         for candidate in candidates:
@@ -253,7 +248,7 @@ class Members:
 
     def _objection(self, candidate: _Candidate, claimants: Collection[str]) -> str:
         """Say why a session cannot be the client that it says it is; empty if it can."""
-        name = candidate.name
+        name = candidate.profile.name
         holder = self.holder(name)
         if holder not in (None, candidate.session) and holder in claimants and not candidate.peer.name:
             return f"claims the name {name[:99]!r} of node {holder}, which is online"
@@ -276,14 +271,14 @@ class Members:
     def _enter(self, candidate: _Candidate, now: float) -> None:
         """Make a session the current one of its client, who may be new."""
         session = candidate.session
-        client = self._id_of_name.get(candidate.name)
+        client = self._id_of_name.get(candidate.profile.name)
         earlier_client = self._id_of_session.get(session)
         if earlier_client is not None and earlier_client != client:
             self.members[earlier_client].session = None  # the device has taken another name: nobody answers for two
         if client is None:
             client = len(self.members)
-            self._id_of_name[candidate.name] = client
-            self.members.append(Member(candidate.name))
+            self._id_of_name[candidate.profile.name] = client
+            self.members.append(Member(candidate.profile.name))
             self.changed = True
         member = self.members[client]
         for fact, row in candidate.facts.items():

@@ -97,14 +97,7 @@ class RunFiles:
     # -- a run begins, or goes on --------------------------------------------------------------------------------------
 
     def open(self, stack: ExitStack) -> None:
-        """Take the files, to be given back when the stack closes; where a run goes on, everything is restored.
-
-        What an earlier run of the same object left in memory is forgotten.
-        """
-        self.saved = None
-        self.history = []
-        self.played = 0
-        self.registrar = None
+        """Take the files, to be given back when the stack closes; where a run goes on, everything is restored."""
         stack.enter_context(reserved(self.options.checkpoint, self.options.resume))
         if self.log_file is not None:
             stack.enter_context(closing(self.log_file))

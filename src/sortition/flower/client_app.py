@@ -191,13 +191,13 @@ class _Exchange:
     @cached_property
     def client(self) -> AppClient:
         """The client behind the app, made where a question or a report needs one."""
-        task = self.assignment
+        assignment = self.assignment
         received = Received(
-            model=codec.to_arrays(self.content[task.model]),
-            config=self.content.get(task.config, {}),
-            t=task.t,
-            client=task.client,
-            purpose=task.purpose,
+            model=codec.to_arrays(self.content[assignment.model]),
+            config=self.content.get(assignment.config, {}),
+            t=assignment.t,
+            client=assignment.client,
+            purpose=assignment.purpose,
             context=self.context,
             run_config=self.context.run_config,
         )

@@ -115,11 +115,9 @@ class FlowerTransport:
         return list(self.written.values())
 
     def _message(self, ask: Ask) -> Message:
+        """Return the message that asks this: the strategy's own for training, else one of ours."""
         if ask.kind == "train":
             return self.written[ask.client]
-        return self._question(ask)
-
-    def _question(self, ask: Ask) -> Message:
         node = int(ask.session)
         if ask.kind == "profile":
             assignment = codec.Assignment(facts=ask.facts, optional=ask.optional)

@@ -90,6 +90,7 @@ class LiveFederation:
         return metrics
 
     def _started(self, registrar: Registrar) -> None:
+        """Restore a new registrar where the run goes on, and hand it to whoever reads it."""
         if isinstance(self.messenger, OverlappingMessenger):
             self.messenger.judge_updates = registrar.judge_updates
         self.files.watch(registrar)

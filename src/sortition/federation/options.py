@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -199,7 +200,7 @@ class Options:
         """The method."""
         return self.arrangement.live
 
-    @property
+    @cached_property
     def pace(self) -> CohortPace:
         """How many are chosen, and when a step is made."""
         settings = Pace.of(self.pace_option, self.who)

@@ -20,12 +20,12 @@ from contextlib import ExitStack
 import numpy as np
 
 from sortition.federation import Metrics
+from sortition.federation.arrangement import arranged
 from sortition.federation.live import LiveFederation
 from sortition.federation.messages import Ask, Peer, Profile, Reply
 from sortition.federation.model_engine import ModelEngine
 from sortition.federation.monitoring import MeteredTransport, MetricsSink
 from sortition.federation.options import Options
-from sortition.selectors import load
 
 SIZE = 100_000
 EXAMPLES = 64
@@ -81,7 +81,7 @@ def timed(function: Callable[..., object], seconds: list[float]) -> Callable[...
 
 
 def federation(clients: int, metrics: tuple[MetricsSink, ...]) -> LiveFederation:
-    options = Options(selector=load("uniform"), cohort=COHORT, wait_for=clients, metrics=metrics)
+    options = Options(arrangement=arranged("benchmark", "uniform"), cohort=COHORT, wait_for=clients, metrics=metrics)
     engine = ModelEngine({"w": np.zeros(SIZE, np.float32)})
     logger = logging.getLogger("benchmark")
     logger.setLevel(logging.ERROR)

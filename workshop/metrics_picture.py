@@ -88,10 +88,8 @@ def scrape_rows() -> list[Row]:
     from prometheus_client.parser import text_string_to_metric_families
 
     endpoint = Metrics(0)
-    arrangement = arranged("picture", "power-of-choice", ["uniform"])
     options = Options(
-        selector=arrangement.live,
-        arrangement=arrangement,
+        arrangement=arranged("picture", "power-of-choice", ["uniform"]),
         cohort=COHORT,
         overselect=1.25,
         deadline=0.2,

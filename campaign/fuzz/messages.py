@@ -68,7 +68,7 @@ def _profile(rng: random.Random) -> None:
 
 
 def _task(rng: random.Random) -> None:
-    plain = codec.Assignment(t=3, client=2, reports=("loss",)).record()
+    plain = codec.Assignment(t=3, client=2, signals=("loss",)).record()
     codec.Assignment.of(RecordDict({codec.ASSIGNMENT: _config(rng, dict(plain))}))
     find_signal(rng.choice(NAMES), KNOWN)
 

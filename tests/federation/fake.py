@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sortition.federation.arrangement import arranged
 from sortition.federation.driver import Driver, Selection
 from sortition.federation.messages import Peer, Profile, Reply
 from sortition.federation.messenger import Messenger
@@ -100,16 +101,17 @@ class Federation:
     def __init__(self, network, method="uniform", *, cohort=2, on_round=None, logger=None, **options):
         selector = load(method) if isinstance(method, str) else method
         self.network = network
-        self.options = Options(selector=selector, cohort=cohort, on_round=on_round, **options)
+        self.options = Options(arrangement=arranged("Test", selector), cohort=cohort, on_round=on_round, **options)
         self.engine = ModelEngine(MODEL)
         kind = OverlappingMessenger if self.options.pace.settings.overlaps else Messenger
         self.messenger = kind(network, self.engine, self.options, clock=network.clock, logger=logger)
-        self.files = RunFiles(self.options, self.engine, self.messenger.members, self.messenger.check, backend="test")
+        self.files = RunFiles(self.messenger, backend="test")
         self.complaints = []
         self.driver = Driver(
             self.messenger,
             Selection(selector, None, self.options.seed, self.options.guards),
             self.options.pace,
+            policy=self.messenger.policy,
             started=self.started,
             keep=self.files.keep,
             sinks=() if on_round is None else (on_round,),

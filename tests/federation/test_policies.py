@@ -25,7 +25,7 @@ from sortition.core.questions import Measure
 from sortition.core.signals import LOSS, TRAINING_LOSS, ModelSize
 from sortition.federation import Federation
 from sortition.federation.ledger import Claim, Ledger
-from sortition.federation.live import MemberDirectory
+from sortition.federation.members import MemberDirectory
 from sortition.federation.policies import Eligible, PolicyKeeper
 from sortition.selectors import load
 from sortition.studies.audit.audit_run import examine_log
@@ -641,14 +641,14 @@ class TestFederation:
 
     def test_a_member_that_another_job_used_meanwhile_is_withdrawn(self, tmp_path, monkeypatch):
         made = federation(tmp_path, devices(2), policy=Policy(lifetime=1))
-        claim = made.policy.claim
+        claim = made.messenger.policy.claim
 
         def raced(cohort):
-            with made.policy.ledger.exclusively():
-                made.policy.ledger.append([Claim("other", 0, "c0", "", (), time.time(), 1, 8)])
+            with made.messenger.policy.ledger.exclusively():
+                made.messenger.policy.ledger.append([Claim("other", 0, "c0", "", (), time.time(), 1, 8)])
             return claim(cohort)
 
-        monkeypatch.setattr(made.policy, "claim", raced)
+        monkeypatch.setattr(made.messenger.policy, "claim", raced)
         made.run(1)
         record = made.history[0]
         assert record["withdrawn"] == [0]
@@ -668,13 +668,13 @@ class TestFederation:
     def test_a_member_withdrawn_from_overlapping_work_is_given_up(self, tmp_path, monkeypatch):
         pace = {"kind": "buffered", "buffer": 1}
         made = federation(tmp_path, devices(2), policy=Policy(lifetime=1), pace=pace)
-        claim = made.policy.claim
+        claim = made.messenger.policy.claim
 
         def raced(cohort):
-            made.policy.ledger.append([Claim("other", 0, "c0", "", (), time.time(), 1, 8)])
+            made.messenger.policy.ledger.append([Claim("other", 0, "c0", "", (), time.time(), 1, 8)])
             return claim(cohort)
 
-        monkeypatch.setattr(made.policy, "claim", raced)
+        monkeypatch.setattr(made.messenger.policy, "claim", raced)
         made.run(1)
         assert made.history[0]["given_up"] == {"0": "another job used up its limit"}
         assert made.history[0]["answered"] == [1]

@@ -159,16 +159,15 @@ def test_whatever_a_shadow_raises_the_live_cohorts_are_the_same(where, tmp_path)
 
 
 def test_shadows_send_nothing():
-    def asks(**options):
+    def asks(*shadow):
         network = Network([Device(f"d{number}", facts={"sizes": 5}) for number in range(6)])
-        settings = Options(selector=load("uniform"), cohort=2, **options)
+        settings = Options(arrangement=arranged("Test", load("uniform"), *shadow), cohort=2)
         live = LiveFederation(network, ModelEngine(MODEL), settings, "server")
         for _ in range(4):
             live.driver.play_round()
         return [(ask.kind, ask.client, ask.round, ask.signals, ask.facts) for ask in network.asks]
 
-    arrangement = arranged("Test", load("uniform"), {"wants": WantsMuch(), "fedgs": "fedgs", "oort": "oort"})
-    assert asks(arrangement=arrangement) == asks()
+    assert asks({"wants": WantsMuch(), "fedgs": "fedgs", "oort": "oort"}) == asks()
 
 
 # -- what a shadow knows -----------------------------------------------------------------------------------------------
@@ -255,14 +254,12 @@ def overlapping(rounds, rule, selector="uniform", *, checkpoint=None, resume=Non
     """A federation on a network whose clock is a number, so that two runs can be compared to the byte."""
     facts = {"sizes": 5.0, "label_counts": np.array([3.0, 2.0])}
     network = Network([Device(f"d{row}", train=seconds, facts=facts) for row, seconds in enumerate(TRAINED)])
-    arrangement = arranged("Test", selector, shadow, promote)
     settings = Options(
-        selector=arrangement.live,
         cohort=3,
         pace_option=rule,
         seed=2,
         deadline=60.0,
-        arrangement=arrangement,
+        arrangement=arranged("Test", selector, shadow, promote),
         checkpoint=checkpoint,
         resume=resume,
     )

@@ -34,7 +34,7 @@ def handed(app, kind, **task):
         "config": ConfigRecord({"lr": 0.1}),
         codec.ASSIGNMENT: codec.Assignment(t=T, client=ME, **task).record(),
     }
-    if payload := task.get("signal") == "probe":
+    if payload := task.get("signals") == ("probe",):
         payload = codec.to_record({"mean": np.zeros(6), "scale": np.ones(6)})
         content[codec.PAYLOAD] = payload
     return app(Message(RecordDict(content), 77, kind), context()).content
@@ -65,7 +65,7 @@ def app():
 )
 def test_signals_are_the_simulators(app, signal, purpose):
     world = federation.world()
-    rows = handed(app, codec.query(signal.name), signal=signal.name, purpose=purpose)[codec.ROWS]
+    rows = handed(app, codec.query(signal.name), signals=(signal.name,), purpose=purpose)[codec.ROWS]
     expected = signal.row(SimClient(RoundCache(world, world.initial, T, purpose), ME))
     np.testing.assert_allclose(rows[signal.name].numpy(), expected, rtol=1e-4, atol=1e-6)
 
@@ -83,7 +83,7 @@ def test_a_train_reply_carries_the_declared_reports_and_nothing_else(app):
     plain = handed(app, "train")
     assert set(plain) == {"arrays", "metrics"}
     assert not plain["metrics"]
-    told = handed(app, "train", reports=("loss", "training-loss"))
+    told = handed(app, "train", signals=("loss", "training-loss"))
     assert set(told[codec.ROWS]) == {"loss", "training-loss"}
     world = federation.world()
     assert told[codec.ROWS]["loss"].numpy() == pytest.approx(SimClient(RoundCache(world, world.initial, T), ME).loss())
@@ -103,15 +103,15 @@ def test_an_apps_own_training_is_kept_and_answers_for_signals():
         return Message(RecordDict({"arrays": codec.to_record(model), "metrics": metrics}), reply_to=message)
 
     answer(app, pytorch(load_data))
-    told = handed(app, "train", reports=("training-loss", "step-gradient", "bias-update", "loss"))
+    told = handed(app, "train", signals=("training-loss", "step-gradient", "bias-update", "loss"))
     assert told["metrics"]["num-examples"] == 9
     assert told[codec.ROWS]["training-loss"].numpy() == 0.25
     np.testing.assert_allclose(told[codec.ROWS]["step-gradient"].numpy(), -2, rtol=1e-5)  # +1 over 5 steps of lr 0.1
     np.testing.assert_allclose(told[codec.ROWS]["bias-update"].numpy(), np.ones(4), rtol=1e-6)
-    asked = handed(app, "query.update", signal="update")[codec.ROWS]["update"].numpy()
+    asked = handed(app, "query.update", signals=("update",))[codec.ROWS]["update"].numpy()
     np.testing.assert_allclose(asked, 1, rtol=1e-5)
     with pytest.raises(InputError, match="must return a metric 'dispersion'"):
-        handed(app, "query.dispersion", signal="dispersion")
+        handed(app, "query.dispersion", signals=("dispersion",))
     stock = RecordDict({"arrays": ArrayRecord(federation.model().state_dict()), "config": ConfigRecord()})
     assert app(Message(stock, 77, "train"), context()).content["metrics"]["steps"] == 5  # another strategy's message
 
@@ -130,7 +130,7 @@ def test_running_statistics_travel_in_the_order_of_the_message():
     content = {
         "arrays": ArrayRecord(net.state_dict()),
         "config": ConfigRecord(),
-        codec.ASSIGNMENT: codec.Assignment(client=ME, signal="update").record(),
+        codec.ASSIGNMENT: codec.Assignment(client=ME, signals=("update",)).record(),
     }
     before = codec.to_arrays(content["arrays"])
     reply = app(Message(RecordDict(content), 77, "train"), context()).content

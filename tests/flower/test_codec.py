@@ -22,7 +22,7 @@ def judged(model):
 
 
 def test_a_task_travels():
-    task = codec.Assignment(t=3, client=2, purpose="rehearsal", reports=("loss", "update"), model="weights")
+    task = codec.Assignment(t=3, client=2, purpose="rehearsal", signals=("loss", "update"), model="weights")
     assert codec.Assignment.of(RecordDict({codec.ASSIGNMENT: task.record()})) == task
     assert codec.Assignment.of(RecordDict()) is None
 
@@ -77,7 +77,7 @@ def test_sketches_are_asked_of_the_vector_that_they_fold():
 
 @pytest.mark.parametrize(
     "told",
-    [{"t": "3"}, {"client": True}, {"reports": [1]}, {"reports": 1}, {"reports": "loss"}, {"unknown": 1}, {"t": [3]}],
+    [{"t": "3"}, {"client": True}, {"signals": [1]}, {"signals": 1}, {"signals": "loss"}, {"unknown": 1}, {"t": [3]}],
 )
 def test_a_task_of_another_make_is_refused_with_a_sentence(told):
     with pytest.raises(InputError, match="task must be made of t, client, purpose"):

@@ -15,7 +15,7 @@ from tests.flower.loopback import MODEL, Loopback, node
 
 from sortition.core import Cohort, Needs, Policy, Selector
 from sortition.core.errors import InputError
-from sortition.federation.live import MemberDirectory
+from sortition.federation.members import MemberDirectory
 from sortition.flower import SelectorStrategy, codec
 from sortition.selectors import load
 from sortition.studies.audit.audit_run import examine_log

@@ -102,7 +102,7 @@ class Stepwise(Workflow):
 
     def begin_with(self, model):
         self.stack = ExitStack()
-        self.begin(ModelEngine(model, combine=self.combining), self.num_rounds, self.stack)
+        self.begin(ModelEngine(model, combining=self.combining), self.num_rounds, self.stack)
         return self
 
     def rounds(self, count):

@@ -9,17 +9,23 @@ from tests.nvflare.loopback import MODEL, Quadratic, Site, facts
 
 from sortition.clients import Answers
 from sortition.clients.named_arrays import as_vector
+from sortition.federation.messages import Ask
 from sortition.nvflare import client as flare
 from sortition.nvflare import meta_codec
 
 
 def asked(site, kind, **about):
-    return site.handle(meta_codec.SiteTask(kind, 2, 3, **about).on(dict(MODEL), 5))
+    return site.handle(sent(kind, **about))
+
+
+def sent(kind, **about):
+    """The server's message to the site, whose id is 3, in round 2 of 5."""
+    return meta_codec.message_of({"site-4": Ask(kind, "site-4", client=3, round=2, model=dict(MODEL), **about)}, 5)
 
 
 def test_a_profile_holds_the_declared_facts_and_no_others():
     site = Site("site-4")
-    content = meta_codec.content_of(asked(site, meta_codec.PROFILE, facts=("sizes",)))
+    content = meta_codec.content_of(asked(site, "profile", facts=("sizes",)))
     assert content["facts"] == {"sizes": facts("site-4")["sizes"]}
     assert "loss" in content["signals"]
     assert site.trainings == 0
@@ -27,14 +33,14 @@ def test_a_profile_holds_the_declared_facts_and_no_others():
 
 def test_a_question_about_the_model_does_not_train():
     site = Site("site-4")
-    content = meta_codec.content_of(asked(site, meta_codec.QUERY, signals=("loss",)))
+    content = meta_codec.content_of(asked(site, "query", signals=("loss",)))
     assert content["rows"]["loss"] > 0
     assert site.trainings == 0
 
 
 def test_a_question_about_training_trains_once_and_sends_no_model():
     site = Site("site-4")
-    reply = asked(site, meta_codec.QUERY, signals=("bias-update", "training-loss"))
+    reply = asked(site, "query", signals=("bias-update", "training-loss"))
     assert not reply.params
     assert site.trainings == 1
     rows = meta_codec.content_of(reply)["rows"]
@@ -44,7 +50,7 @@ def test_a_question_about_training_trains_once_and_sends_no_model():
 
 def test_training_sends_the_model_and_the_declared_reports():
     site = Site("site-4")
-    reply = asked(site, meta_codec.TRAIN, signals=("training-loss",))
+    reply = asked(site, "train", signals=("training-loss",))
     assert set(reply.params) == set(MODEL)
     assert set(meta_codec.content_of(reply)["rows"]) == {"training-loss"}
 
@@ -52,7 +58,7 @@ def test_training_sends_the_model_and_the_declared_reports():
 def test_the_script_sees_nothing_of_the_assignment():
     site, seen = Site("site-4"), []
     site.train = lambda message: seen.append(dict(message.meta)) or FLModel(params=dict(MODEL))
-    asked(site, meta_codec.TRAIN)
+    asked(site, "train")
     assert seen == [{}]
 
 
@@ -64,7 +70,7 @@ def test_a_message_of_another_controller_passes_through():
 
 
 def test_an_unknown_signal_is_an_error_that_names_it():
-    content = meta_codec.content_of(asked(Site("site-4"), meta_codec.QUERY, signals=("colour",)))
+    content = meta_codec.content_of(asked(Site("site-4"), "query", signals=("colour",)))
     assert "colour" in content["error"]
 
 
@@ -75,9 +81,8 @@ def test_a_difference_is_added_to_what_was_sent():
 
 
 def test_the_id_of_a_site_is_its_own():
-    message = meta_codec.SiteTask(meta_codec.TRAIN, 0, 7).on(dict(MODEL), 1)
-    message.meta[meta_codec.CLIENTS] = {"site-2": 1, "site-3": 2}
-    assert meta_codec.SiteTask.of(message, "site-3").client == 2
+    asks = {f"site-{client + 1}": Ask("train", "", client=client, model=dict(MODEL)) for client in (1, 2)}
+    assert meta_codec.ask_of(meta_codec.message_of(asks, 1), "site-3").client == 2
 
 
 class Stub:
@@ -108,7 +113,7 @@ class Stub:
 
 def script(monkeypatch, *tasks):
     """NVFlare behind the module, with one message a task."""
-    stub = Stub(*(meta_codec.SiteTask(kind, 2, 3, signals=signals).on(dict(MODEL), 5) for kind, signals in tasks))
+    stub = Stub(*(sent(kind, signals=signals) for kind, signals in tasks))
     monkeypatch.setattr(flare, "flare", stub)
     monkeypatch.setattr(flare, "_session", flare.SiteSession(Answers(Quadratic, facts), stub))
     return stub
@@ -119,9 +124,7 @@ def trained():
 
 
 def test_a_script_may_ask_for_the_model_as_often_as_it_likes(monkeypatch):
-    stub = script(
-        monkeypatch, (meta_codec.TRAIN, ("training-loss",)), (meta_codec.QUERY, ("loss",)), (meta_codec.TRAIN, ())
-    )
+    stub = script(monkeypatch, ("train", ("training-loss",)), ("query", ("loss",)), ("train", ()))
     assert flare.is_running()
     assert flare.is_running()
     assert flare.receive() is flare.receive()
@@ -134,7 +137,7 @@ def test_a_script_may_ask_for_the_model_as_often_as_it_likes(monkeypatch):
 
 
 def test_a_question_about_training_is_a_training_to_the_script(monkeypatch):
-    stub = script(monkeypatch, (meta_codec.QUERY, ("training-loss",)))
+    stub = script(monkeypatch, ("query", ("training-loss",)))
     assert flare.is_running()
     assert flare.is_train()
     flare.send(trained())
@@ -143,7 +146,7 @@ def test_a_question_about_training_is_a_training_to_the_script(monkeypatch):
 
 
 def test_send_keeps_the_message_where_nvflare_does(monkeypatch):
-    stub = script(monkeypatch, (meta_codec.TRAIN, ("training-loss",)))
+    stub = script(monkeypatch, ("train", ("training-loss",)))
     flare.receive()
     flare.send(trained(), clear_cache=False)
     flare.receive()
@@ -152,13 +155,13 @@ def test_send_keeps_the_message_where_nvflare_does(monkeypatch):
 
 
 def test_receive_waits_no_longer_than_it_is_told(monkeypatch):
-    stub = script(monkeypatch, (meta_codec.QUERY, ("loss",)))
+    stub = script(monkeypatch, ("query", ("loss",)))
     assert flare.receive(timeout=0.5) is None
     assert len(stub.waited) == 2  # once more after the question, for what is left of the time
     assert all(0 <= seconds <= 0.5 for seconds in stub.waited)
 
 
-@pytest.mark.parametrize("kind", [meta_codec.TRAIN, meta_codec.QUERY])
+@pytest.mark.parametrize("kind", ["train", "query"])
 def test_a_script_that_trains_in_place_reports_its_update(monkeypatch, kind):
     stub = script(monkeypatch, (kind, ("bias-update",)))
     message = flare.receive()

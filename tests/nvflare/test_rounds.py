@@ -14,9 +14,8 @@ from tests.nvflare.loopback_controllers import Workflow, begun, cohorts, made, p
 
 from sortition.clients.named_arrays import as_vector
 from sortition.core import InputError, Population, Registrar
-from sortition.federation.live import MemberDirectory
-from sortition.federation.members import natural_order
-from sortition.nvflare.controller_options import read_combining, read_options
+from sortition.federation.members import MemberDirectory, natural_order
+from sortition.nvflare.controller_options import read_options
 from sortition.selectors import discover, find, load
 from sortition.studies.audit.audit_run import examine_log
 
@@ -374,7 +373,7 @@ def test_what_is_not_given_has_the_defaults_of_every_federation():
     assert (options.pace.deadline, options.answer_timeout, options.profile_timeout) == (1800.0, 60.0, 120.0)
     assert (options.checkpoint, options.resume, options.audit, options.owner_of) == (None, None, None, None)
     assert read_options("SelectorController", "uniform", 2, 5, {"deadline": None}).deadline == math.inf
-    assert not read_combining("SelectorController", None).own
+    assert not begun(federation(), "uniform").combining.own
 
 
 def test_a_median_is_not_moved_by_one_site():

@@ -120,7 +120,7 @@ def test_asks_of_one_content_become_one_task_that_names_the_id_of_each_site():
     ((targets, message),) = posted(asks)
     assert targets == ["site-1", "site-3"]
     assert message.meta[meta_codec.CLIENTS] == {"site-1": 11, "site-3": 13}
-    assert meta_codec.SiteTask.of(message, "site-3").client == 13
+    assert meta_codec.ask_of(message, "site-3").client == 13
 
 
 def test_asks_of_several_contents_become_several_tasks():

@@ -54,10 +54,10 @@ class TrainedByRule(Site):
     """A site whose script trains as the simulator does."""
 
     def train(self, message):
-        about, model = self.session.task, meta_codec.as_model(message.params)
-        result = CLIENTS(Received(model, {}, about.t, about.client, about.purpose, self.name)).train()
+        ask, model = self.session.ask, meta_codec.as_model(message.params)
+        result = CLIENTS(Received(model, {}, ask.round, ask.client, ask.purpose, self.name)).train()
         metrics = {"train_loss": result.loss, "steps": result.steps, "lr": result.learning_rate}
-        if "dispersion" in about.signals:
+        if "dispersion" in ask.signals:
             metrics["dispersion"] = result.dispersion
         return FLModel(params=from_vector(as_vector(model) + result.update, model), metrics=metrics)
 

@@ -215,13 +215,6 @@ class OpenRound:
         """Who trains."""
         return _without(_chosen_by(self.turn), self.withdrawn)
 
-    @property
-    def own_turn(self) -> Turn:
-        """The turn, which this server began: only work that outlives a step can be of one that restarted."""
-        if isinstance(self.turn, PastTurn):
-            raise bad("close_round", "a round that this server began", f"round {self.turn.index}")
-        return self.turn
-
 
 class Driver:
     """Plays the rounds of one federation on a backend.
@@ -231,6 +224,7 @@ class Driver:
         selection: who chooses.
         pace: how many are chosen, and when a round is over.
         policy: how often and when devices may be used; the backend asks it who is eligible.
+        shadows: other methods that choose beside the live one.
         started: called once with the registrar, before its first round: it restores one that goes on, and lets
             observers watch it.
         keep: called with each record, first of all: it writes journal and checkpoint.
@@ -244,7 +238,8 @@ class Driver:
         selection: Selection,
         pace: CohortPace,
         *,
-        policy: PolicyKeeper | None = None,
+        policy: PolicyKeeper,
+        shadows: Shadows | None = None,
         started: Callable[[Registrar], object] = lambda registrar: None,
         keep: Callable[[RoundRecord], object] = lambda record: None,
         sinks: tuple[Callable[[RoundRecord], object], ...] = (),
@@ -253,10 +248,10 @@ class Driver:
         self.backend = backend
         self.selection = selection
         self.pace = pace
-        self.policy = policy or PolicyKeeper(())
+        self.policy = policy
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
-        self.shadows: Shadows | None = None  # other methods that choose beside the live one
+        self.shadows = shadows
         self.durations: Sequence[float] = ()  # of the trainings so far, for a deadline that follows them
         self.selection_seconds = 0.0  # how long the method computed for the choices of this round
         self._started = started
@@ -394,29 +389,27 @@ class Driver:
         """Take what came back, teach the method, make the next model, and keep the record."""
         opened = self._opened("close_round")
         if self.pace.settings.overlaps:
-            return self._keep_record(self._step(opened))
+            return self._step(opened)
         cohort = opened.cohort
-        turn = opened.own_turn
+        turn = cast(Turn, opened.turn)  # only work that outlives a step can be of a server that restarted
         arrivals = self.backend.collect(turn, cohort)
         turn.blame(arrivals.faults)
-        may_aggregate = self.finish(turn, arrivals).size > 0
+        usable_ids = self.finish(turn, arrivals)
+        weights, remarks = cohort.weights_of(usable_ids)
         notes = self._notes(opened, arrivals)
-        if may_aggregate:
-            weights, remarks = cohort.weights_of(arrivals.ids)
-            notes |= remarks
-            notes |= self.backend.step(cohort, arrivals.ids, weights)
-        else:
-            notes |= self.backend.step(cohort, NOBODY, np.empty(0))
+        notes |= remarks
+        notes |= self.backend.step(cohort, usable_ids, weights)
         common_record = round_record(
             turn, available=opened.available, answered=arrivals.ids, notes=notes, withdrawn=opened.withdrawn
         )
-        record: dict[str, object] = {**common_record, **self.backend.costs(turn, arrivals)}
-        if self.shadows is not None:
-            record["shadows"] = self.shadows.play()
-        return self._keep_record(in_order(record))
+        return self._keep_record(common_record, turn, arrivals)
 
-    def _keep_record(self, record: RoundRecord) -> RoundRecord:
-        """Write a record, and tell it to everybody who wants to know."""
+    def _keep_record(self, common_record: RoundRecord, turn: AnyTurn, arrivals: Arrivals) -> RoundRecord:
+        """Complete a record with costs and shadows, write it, and tell it to everybody who wants to know."""
+        complete_record: dict[str, object] = {**common_record, **self.backend.costs(turn, arrivals)}
+        if self.shadows is not None:
+            complete_record["shadows"] = self.shadows.play()
+        record = in_order(complete_record)
         self.round = None
         self.policy.round = record["round"] + 1
         self._keep(record)
@@ -456,10 +449,7 @@ class Driver:
             in_flight=registrar.in_flight.size,
             notes=notes,
         )
-        complete: dict[str, object] = {**record, **self.backend.costs(opened.turn, arrivals)}
-        if self.shadows is not None:
-            complete["shadows"] = self.shadows.play()
-        return in_order(complete)
+        return self._keep_record(record, opened.turn, arrivals)
 
     def await_step(self) -> None:
         """Wait until a step is due; :meth:`close_round` then makes it at once."""
@@ -472,9 +462,7 @@ class Driver:
             endings = backend.advance()
             if endings:
                 self._end(opened, registrar, endings)
-            if not self.pace.refills_between_steps or backend.has_enough():
-                continue
-            if self.pace.refills(n_at_work(registrar, backend)):
+            if self.pace.refills(n_at_work(registrar, backend)) and not backend.has_enough():
                 self._select_more(opened, registrar)
 
     def _end(self, opened: OpenRound, registrar: Registrar, endings: Mapping[int, Ending]) -> None:

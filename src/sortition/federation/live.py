@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from sortition.core.registrar import Registrar
 from sortition.core.round_record import RoundRecord, answered_ids
-from sortition.core.signals import ModelSize
 from sortition.federation.driver import Driver, OpenRound, Selection
 from sortition.federation.members import Members
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import Messenger
 from sortition.federation.model_engine import Engine
-from sortition.federation.model_screening import ModelCheck
 from sortition.federation.monitoring import LiveMetrics, MeteredTransport
 from sortition.federation.options import Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
-from sortition.federation.policies import PolicyKeeper
 from sortition.federation.server_checkpoint import RunFiles
 from sortition.federation.shadow import Shadows
 
@@ -32,7 +28,6 @@ class LiveFederation:
         engine: owns the model.
         options: of the federation.
         backend: ``flower``, ``nvflare`` or ``server``, for readers of the history.
-        check: which models can be used; default: those of the first model's arrays and shapes.
         logger: where it is said who is left out, and why.
         stopping: whether the federation is to end, also while it waits for clients.
     """
@@ -44,7 +39,6 @@ class LiveFederation:
         options: Options,
         backend: str,
         *,
-        check: ModelCheck | None = None,
         logger: logging.Logger | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -56,40 +50,27 @@ class LiveFederation:
         messenger_class: type[Messenger] = Messenger
         if options.pace.settings.overlaps:
             messenger_class = OverlappingMessenger
-        self.policy = PolicyKeeper(options.policies, seed=int(options.seed))
-        self.messenger: Messenger = messenger_class(
-            transport,
-            engine,
-            options,
-            policy=self.policy,
-            check=check,
-            logger=self.logger,
-            stopping=stopping,
-        )
-        self.policy.directory = MemberDirectory(self.messenger)
-        self.files = RunFiles(
-            options, engine, self.messenger.members, self.messenger.check, backend=backend, policy=self.policy
-        )
-        if isinstance(self.messenger, OverlappingMessenger):
-            self.files.at_work = self.messenger.export
-            if options.checkpoint_every == 1:
-                self.messenger.prepared = self.files.save
+        self.messenger: Messenger = messenger_class(transport, engine, options, logger=self.logger, stopping=stopping)
+        shadows: Shadows | None = None
+        arrangement = options.arrangement
+        if arrangement.shadows:
+            shadows = Shadows(
+                arrangement.shadows, arrangement.live_label, pace=options.pace.settings, logger=self.logger
+            )
+        self.files = RunFiles(self.messenger, backend=backend, shadows=shadows)
+        if isinstance(self.messenger, OverlappingMessenger) and options.checkpoint_every == 1:
+            self.messenger.prepared = self.files.save
         self.driver = Driver(
             self.messenger,
-            Selection(options.selector, options.horizon, int(options.seed), options.guards),
+            Selection(options.selector, options.horizon, options.seed, options.guards),
             options.pace,
-            policy=self.policy,
+            policy=self.messenger.policy,
+            shadows=shadows,
             started=self._started,
             keep=self._keep,
             sinks=tuple(sink for sink in (options.on_round,) if sink is not None),
             complain=self.logger.warning,
         )
-        arrangement = options.arrangement
-        if arrangement is not None and arrangement.shadows:
-            self.driver.shadows = Shadows(
-                arrangement.shadows, arrangement.live_label, pace=options.pace.settings, logger=self.logger
-            )
-            self.files.shadows = self.driver.shadows
         self.metrics: LiveMetrics | None = None
         if isinstance(transport, MeteredTransport):
             self.metrics = self._show_metrics(transport, backend)
@@ -99,10 +80,9 @@ class LiveFederation:
         metrics = LiveMetrics(
             self.options.metrics,
             backend=backend,
-            method=type(self.options.selector).__name__,
+            driver=self.driver,
             members=self.members,
             transport=transport,
-            selection_seconds=lambda: self.driver.selection_seconds,
             checkpoint=lambda: self.files.written_at,
             logger=self.logger,
         )
@@ -110,6 +90,7 @@ class LiveFederation:
         return metrics
 
     def _started(self, registrar: Registrar) -> None:
+        """Restore a new registrar where the run goes on, and hand it to whoever reads it."""
         if isinstance(self.messenger, OverlappingMessenger):
             self.messenger.judge_updates = registrar.judge_updates
         self.files.watch(registrar)
@@ -118,8 +99,6 @@ class LiveFederation:
             if self.files.saved is not None:
                 saved_shadows = self.files.saved.selection.shadows
             self.driver.shadows.watch(registrar, saved_shadows)
-        if self.metrics is not None:
-            self.metrics.registrar = registrar
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
 
     @property
@@ -140,7 +119,7 @@ class LiveFederation:
     def open_and_restore(self, stack: ExitStack) -> int:
         """Open and lock the files until the stack closes, restore a saved run, and return how many rounds it played."""
         self.files.open(stack)
-        self.policy.round = self.files.played
+        self.messenger.policy.round = self.files.played
         saved = self.files.saved
         if saved is not None and isinstance(self.messenger, OverlappingMessenger):
             self.messenger.restore(*saved.in_flight)
@@ -183,40 +162,3 @@ class LiveFederation:
             self.metrics.completed = True
         if self.files.log_file is not None and self.registrar is not None:
             self.files.log_file.reveal()
-
-
-class MemberDirectory:
-    """What a policy must know of the members of a federation: names, owners and tags, by the clock on the wall."""
-
-    def __init__(self, messenger: Messenger) -> None:
-        self._messenger = messenger
-
-    def name(self, client: int) -> str:
-        """Return the client's stable name."""
-        return self._messenger.members[client].name
-
-    def owner(self, client: int) -> str:
-        """Return its owner, as text; empty where the operator names none."""
-        owner_of = self._messenger.options.owner_of
-        if owner_of is None:
-            return ""
-        return str(owner_of(self.name(client)))
-
-    def tags(self, client: int) -> tuple[str, ...]:
-        """Return its tags."""
-        return self._messenger.members[client].tags
-
-    def now(self) -> float:
-        """Return seconds since 1970: other jobs, and this one after a restart, read the same clock."""
-        return time.time()
-
-    def hour(self, utc: bool) -> float:
-        """Return the hour of the day, of UTC or of the server's own time zone."""
-        clock = time.localtime()
-        if utc:
-            clock = time.gmtime()
-        return clock.tm_hour + clock.tm_min / 60
-
-    def model_size(self) -> ModelSize:
-        """Return how long the vectors are that belong to the model."""
-        return self._messenger.model_size()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.population import Population, check_row
-from sortition.core.signals import parse_sketch_name
+from sortition.core.signals import ModelSize, parse_sketch_name
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.messages import Peer, Profile
 
@@ -75,11 +76,6 @@ class _Candidate:
     profile: Profile
     facts: dict[str, Array]
     peer: Peer
-
-    @property
-    def name(self) -> str:
-        """Its stable name."""
-        return self.profile.name
 
 
 class Members:
@@ -195,7 +191,7 @@ class Members:
                 refused[session] = str(error)
                 continue
             candidates.append(_Candidate(session, named_profile, facts, peer))
-        candidates.sort(key=lambda candidate: (natural_order(candidate.name), natural_order(candidate.session)))
+        candidates.sort(key=lambda candidate: (natural_order(candidate.profile.name), natural_order(candidate.session)))
         usual_shapes = self._usual_shapes([candidate.facts for candidate in candidates])
         claimants = {*profiles, *online}
         for candidate in candidates:
@@ -252,7 +248,7 @@ class Members:
 
     def _objection(self, candidate: _Candidate, claimants: Collection[str]) -> str:
         """Say why a session cannot be the client that it says it is; empty if it can."""
-        name = candidate.name
+        name = candidate.profile.name
         holder = self.holder(name)
         if holder not in (None, candidate.session) and holder in claimants and not candidate.peer.name:
             return f"claims the name {name[:99]!r} of node {holder}, which is online"
@@ -275,14 +271,14 @@ class Members:
     def _enter(self, candidate: _Candidate, now: float) -> None:
         """Make a session the current one of its client, who may be new."""
         session = candidate.session
-        client = self._id_of_name.get(candidate.name)
+        client = self._id_of_name.get(candidate.profile.name)
         earlier_client = self._id_of_session.get(session)
         if earlier_client is not None and earlier_client != client:
             self.members[earlier_client].session = None  # the device has taken another name: nobody answers for two
         if client is None:
             client = len(self.members)
-            self._id_of_name[candidate.name] = client
-            self.members.append(Member(candidate.name))
+            self._id_of_name[candidate.profile.name] = client
+            self.members.append(Member(candidate.profile.name))
             self.changed = True
         member = self.members[client]
         for fact, row in candidate.facts.items():
@@ -421,6 +417,45 @@ class Members:
         ]
         self._id_of_name = {name: row for row, name in enumerate(names)}
         self._id_of_session = {}
+
+
+class MemberDirectory:
+    """What a policy must know of the members of a federation: names, owners and tags, by the clock on the wall.
+
+    Args:
+        members: the members.
+        model_size: returns how long the vectors are that belong to the model.
+    """
+
+    def __init__(self, members: Members, model_size: Callable[[], ModelSize]) -> None:
+        self.model_size = model_size
+        self._members = members
+
+    def name(self, client: int) -> str:
+        """Return the client's stable name."""
+        return self._members[client].name
+
+    def owner(self, client: int) -> str:
+        """Return its owner, as text; empty where the operator names none."""
+        owner_of = self._members.owner_of
+        if owner_of is None:
+            return ""
+        return str(owner_of(self.name(client)))
+
+    def tags(self, client: int) -> tuple[str, ...]:
+        """Return its tags."""
+        return self._members[client].tags
+
+    def now(self) -> float:
+        """Return seconds since 1970: other jobs, and this one after a restart, read the same clock."""
+        return time.time()
+
+    def hour(self, utc: bool) -> float:
+        """Return the hour of the day, of UTC or of the server's own time zone."""
+        clock = time.localtime()
+        if utc:
+            clock = time.gmtime()
+        return clock.tm_hour + clock.tm_min / 60
 
 
 def _named(session: str, profile: Profile, peer: Peer) -> Profile:

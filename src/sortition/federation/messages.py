@@ -40,7 +40,7 @@ class Ask:
     Attributes:
         kind: ``profile``: say who you are; ``query``: answer ``signals``; ``rehearse``: train, and forget it; or
             ``train``.
-        session: whom: a key of :meth:`Transport.online`.
+        session: whom: a key of :meth:`Transport.online`; empty where that does not matter yet.
         client: its id, with which everything random at the client is keyed; −1 before it is known.
         round: the round, from 0.
         seconds: after which nobody wants the reply any more.
@@ -55,7 +55,7 @@ class Ask:
     """
 
     kind: Kind
-    session: str
+    session: str = ""
     client: int = UNKNOWN_CLIENT
     round: int = 0
     seconds: float = 60.0

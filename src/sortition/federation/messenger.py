@@ -30,8 +30,8 @@ from sortition.core.signals import UPDATE, ModelSize, parse_sketch_name
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import AnyTurn, Arrivals
-from sortition.federation.members import Members
-from sortition.federation.messages import UNKNOWN_CLIENT, Ask, Handle, Kind, Peer, Profile, Reply, Transport
+from sortition.federation.members import MemberDirectory, Members
+from sortition.federation.messages import UNKNOWN_CLIENT, Ask, Handle, Peer, Profile, Reply, Transport
 from sortition.federation.model_engine import Engine, Step
 from sortition.federation.model_screening import Judge, ModelCheck, move_model, not_finite, reported_rows
 from sortition.federation.options import Options
@@ -108,11 +108,13 @@ class Messenger:
         transport: moves messages.
         engine: owns the model.
         options: of the federation.
-        policy: how often and when devices may be used.
-        check: which models can be used; default: those of the first model's arrays and shapes.
         logger: where it is said who is left out, and why.
         clock: seconds; tests give another one.
         stopping: whether to give up waiting for clients, with :class:`StoppedError`.
+
+    Attributes:
+        check: which models can be used.
+        policy: how often and when devices may be used.
     """
 
     def __init__(
@@ -121,8 +123,6 @@ class Messenger:
         engine: Engine,
         options: Options,
         *,
-        policy: PolicyKeeper | None = None,
-        check: ModelCheck | None = None,
         logger: logging.Logger | None = None,
         clock: Callable[[], float] = time.monotonic,
         stopping: Callable[[], bool] = lambda: False,
@@ -130,15 +130,12 @@ class Messenger:
         self.transport = transport
         self.engine = engine
         self.options = options
-        self.policy = policy or PolicyKeeper(())
-        self.check = check or ModelCheck(options.guards)
+        self.check = ModelCheck(options.guards, free_shapes=engine.free_shapes)
         self.logger = logger or logging.getLogger("sortition")
         self.clock = clock
         self.stopping = stopping
         self.needs: Needs = options.selector.needs  # as the registrar resolved it, once there is one
-        kept_facts: tuple[str, ...] = ()
-        if options.arrangement is not None:
-            kept_facts = options.arrangement.kept_facts
+        kept_facts = options.arrangement.kept_facts
         self.members = Members(
             (*self.needs.reads, *kept_facts),
             tuple(fact for fact in self.needs.optional if fact not in kept_facts),
@@ -148,6 +145,7 @@ class Messenger:
             bind_keys=options.bind_names,
             logger=self.logger,
         )
+        self.policy = PolicyKeeper(options.policies, MemberDirectory(self.members, self.model_size), seed=options.seed)
         self.begun = False  # whether all who were online before the first round have said who they are
         self.has_moved_model = False  # whether any round has moved the model
         self.reports_are_proven = False  # whether it is known that clients can report what the method wants
@@ -475,19 +473,14 @@ class Messenger:
         if not outdated:
             return clients
         seconds = min(self.options.answer_timeout, self.options.pace.seconds_for_questions)
-        asks = [
-            Ask(
-                kind="profile",
-                session=self.members.session_of(client),
-                client=client,
-                round=self.members.selections - 1,
-                seconds=seconds,
-                facts=tuple(self.members.watched),
-            )
-            for client in outdated
-        ]
+        ask = Ask(
+            kind="profile",
+            round=self.members.selections - 1,
+            seconds=seconds,
+            facts=tuple(self.members.watched),
+        )
         without_facts = set(outdated)
-        for client, reply in self._exchange(asks, seconds, "facts").items():
+        for client, reply in self._exchange(self._addressed(outdated, ask), seconds, "facts").items():
             reason = reply.reason or self.members.refresh(client, reply.profile.facts, self.clock())
             if reply.outcome == "ok" and not reason:
                 without_facts.discard(client)
@@ -590,9 +583,16 @@ class Messenger:
         ids = question.ids
         if signal in self.needs.may_ask:
             ids = self.members.keep_able(ids, signal.name)
-        asks = self._asks_to(ids, kind="query", round=turn.index, model=model, signals=(signal.name,))
-        trains = signal.of == "training"
-        asks = [replace(ask, purpose=purpose, trains=trains, payload=dict(signal.payload)) for ask in asks]
+        ask = Ask(
+            kind="query",
+            round=turn.index,
+            model=model,
+            signals=(signal.name,),
+            purpose=purpose,
+            trains=signal.of == "training",
+            payload=dict(signal.payload),
+        )
+        asks = self._addressed(ids.tolist(), ask)
         replies = self._asked(asks, signal.name, is_needed=signal not in self.needs.may_ask)
         return {
             client: reply.rows[signal.name]
@@ -602,9 +602,8 @@ class Messenger:
 
     def _rehearsed(self, turn: Turn, cohort: Cohort, model: Model) -> Model:
         """Return w + Σ a_k Δ_k of a training that leaves no trace."""
-        asks = self._asks_to(cohort.ids, kind="rehearse", round=turn.index, model=model)
-        asks = [replace(ask, purpose="rehearsal", trains=True) for ask in asks]
-        replies = self._asked(asks, "rehearsal")
+        ask = Ask(kind="rehearse", round=turn.index, model=model, purpose="rehearsal", trains=True)
+        replies = self._asked(self._addressed(cohort.ids.tolist(), ask), "rehearsal")
         received = {client: reply.model or {} for client, reply in replies.items() if reply.outcome == "ok"}
         models, _ = self.check.screen(received, model)
         trained = cohort.ids[[client in models for client in cohort.ids.tolist()]]
@@ -642,11 +641,19 @@ class Messenger:
 
     def orders(self, turn: AnyTurn, cohort: Cohort) -> dict[int, Ask]:
         """Return what each member of the cohort is to do."""
-        seconds = max(self._ends - self.clock(), 0.0)
-        asks = self._asks_to(
-            cohort.ids, kind="train", round=turn.index, model=self.engine.model, signals=self._reported_signals()
+        ask = Ask(
+            kind="train",
+            round=turn.index,
+            seconds=self._seconds_for_training(),
+            model=self.engine.model,
+            signals=self._reported_signals(),
+            trains=True,
         )
-        return {ask.client: replace(ask, seconds=seconds, trains=True) for ask in asks}
+        return {ask.client: ask for ask in self._addressed(cohort.ids.tolist(), ask)}
+
+    def _seconds_for_training(self) -> float:
+        """Return how long an update is waited for."""
+        return max(self._ends - self.clock(), 0.0)
 
     def _reported_signals(self) -> tuple[str, ...]:
         """Return the signals that clients report beside their trained model."""
@@ -873,21 +880,9 @@ class Messenger:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _asks_to(
-        self, clients: Ids, *, kind: Kind, round: int, model: Model, signals: tuple[str, ...] = ()
-    ) -> list[Ask]:
-        """Return the same work for each of these members."""
-        return [
-            Ask(
-                kind=kind,
-                session=self.members.session_of(client),
-                client=client,
-                round=round,
-                model=model,
-                signals=signals,
-            )
-            for client in clients.tolist()
-        ]
+    def _addressed(self, clients: Iterable[int], ask: Ask) -> list[Ask]:
+        """Address the same work to each of these members."""
+        return [replace(ask, client=client, session=self.members.session_of(client)) for client in clients]
 
     def _post(self, asks: Sequence[Ask]) -> dict[int, Handle]:
         """Send messages and remember them; return the handles of those to members, by client."""

@@ -140,8 +140,8 @@ class SelectionSeries:
         }
         self.last: RoundRecord | None = None
         self.now = Now()
-        self.selection = Histogram(SELECTION_BUCKETS)
-        self.rounds = Histogram(ROUND_BUCKETS)
+        self.selection_seconds = Histogram(SELECTION_BUCKETS)
+        self.round_seconds = Histogram(ROUND_BUCKETS)
         self.staleness = Histogram(STALENESS_BUCKETS)
         self._clock = 0.0
 
@@ -162,7 +162,7 @@ class SelectionSeries:
             return
         self.now = now
         if now.selection_seconds is not None:
-            self.selection.add(now.selection_seconds)
+            self.selection_seconds.add(now.selection_seconds)
 
     def _count(self, record: RoundRecord) -> None:
         used_ids = answered_ids(record)
@@ -189,7 +189,7 @@ class SelectionSeries:
         clock = record.get("clock")
         if clock is not None:
             started_anew = clock < self._clock
-            self.rounds.add(clock if started_anew else clock - self._clock)
+            self.round_seconds.add(clock if started_anew else clock - self._clock)
             self._clock = clock
 
     # -- what is shown -------------------------------------------------------------------------------------------------
@@ -290,9 +290,9 @@ class SelectionSeries:
                 "selection_seconds",
                 "histogram",
                 "Seconds that the method computed for a choice, without waiting for clients.",
-                (self.selection.sample(),),
+                (self.selection_seconds.sample(),),
             ),
-            Series("round_seconds", "histogram", "Seconds of a round.", (self.rounds.sample(),)),
+            Series("round_seconds", "histogram", "Seconds of a round.", (self.round_seconds.sample(),)),
             Series(
                 "staleness",
                 "histogram",

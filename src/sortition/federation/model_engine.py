@@ -120,7 +120,12 @@ class Engine(ABC):
     Args:
         model: initial arrays by name.
         combining: how updates become one.
+
+    Attributes:
+        free_shapes: whether clients may send arrays of other shapes than the model's, such as trees.
     """
+
+    free_shapes = False
 
     def __init__(self, model: Model, combining: Combining) -> None:
         self._model = model
@@ -163,18 +168,16 @@ class ModelEngine(Engine):
     Args:
         model: initial arrays by name.
         step: the server's step; default: w + Σ a_k Δ_k.
-        combine: how updates become one.
+        combining: how updates become one; default: their weighted sum.
     """
 
     def __init__(
         self,
         model: Mapping[str, npt.ArrayLike],
         step: StepRule | None = None,
-        combine: Combining | CombineRule | str = "mean",
+        combining: Combining | None = None,
     ) -> None:
-        if not isinstance(combine, Combining):
-            combine = Combining.by(combine, "ModelEngine")
-        super().__init__({str(name): np.asarray(value) for name, value in model.items()}, combine)
+        super().__init__({str(name): np.asarray(value) for name, value in model.items()}, combining or Combining())
         self.rule = step or StepRule()
         self.state: StepState = self.rule.init(as_vector(self._model).size)
 

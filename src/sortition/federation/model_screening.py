@@ -276,6 +276,7 @@ def distance(arrays: Model, model: Model, *, first_block: bool = False) -> float
         total = sum(_squared_distance(value, start) for value, start in pairs)
         if np.isfinite(total):
             return float(np.sqrt(total))
+        # the squares overflowed, or an array is not finite: join the norms of arrays without squaring them
         differences = [value.astype(np.float64) - start for value, start in pairs if value.size]
         array_norms = [row_norms(difference.reshape(1, -1))[0] for difference in differences]
         return float(np.hypot.reduce(array_norms))

@@ -27,9 +27,9 @@ from sortition.clients.named_arrays import Model
 from sortition.core.arrays import Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.population import Population
-from sortition.core.registrar import Registrar
 from sortition.core.round_record import RoundRecord
 from sortition.core.validation import is_number
+from sortition.federation.driver import Driver
 from sortition.federation.members import Members
 from sortition.federation.messages import Ask, Handle, Peer, Reply, Transport
 from sortition.federation.metric_series import Now, SelectionSeries, Series
@@ -310,10 +310,9 @@ class LiveMetrics:
     Args:
         shown_in: the sinks.
         backend: ``flower``, ``nvflare`` or ``server``.
-        method: the selector's class.
+        driver: whose rounds are shown.
         members: who takes part.
         transport: counts bytes.
-        selection_seconds: how long the method computed for its last choice.
         checkpoint: when the last checkpoint was written, in seconds of the epoch.
         logger: where it is said that a sink raised, which ends nothing.
 
@@ -326,20 +325,17 @@ class LiveMetrics:
         shown_in: Sequence[MetricsSink],
         *,
         backend: str,
-        method: str,
+        driver: Driver,
         members: Members,
         transport: MeteredTransport,
-        selection_seconds: Callable[[], float],
         checkpoint: Callable[[], float | None],
         logger: logging.Logger,
     ) -> None:
         self.completed = False
         self.sinks = tuple(shown_in)
-        self.registrar: Registrar | None = None
-        self._about = {"method": method, "backend": backend, "version": __version__}
+        self._driver = driver
         self._members = members
         self._transport = transport
-        self._selection_seconds = selection_seconds
         self._checkpoint = checkpoint
         self._logger = logger
         self._names_owners = any(getattr(sink, "owners", False) for sink in self.sinks)
@@ -347,11 +343,11 @@ class LiveMetrics:
         self._population: Population | None = None
         self._owners: Ids | None = None
         self._owner_names: list[str] = []
-        self.series = SelectionSeries(self._about)
+        method = type(driver.selection.selector).__name__
+        self.series = SelectionSeries({"method": method, "backend": backend, "version": __version__})
 
     def open(self, stack: ExitStack, history: Sequence[RoundRecord]) -> None:
         """Begin in every sink, from what was played before a restart; they end when the stack closes."""
-        self.series = SelectionSeries(self._about)
         for record in history:
             self.series.add(record)
         for sink in self.sinks:
@@ -384,13 +380,13 @@ class LiveMetrics:
             self._logger.warning("%s raised %s: %s", name, type(error).__name__, error)
 
     def _now(self) -> Now:
-        registrar = self.registrar
+        registrar = self._driver.registrar
         if registrar is None:
             return Now()
         self._look_at_owners(registrar.population)
         return Now(
             quarantined=int((registrar.eligibility.quarantined_until > registrar.index).sum()),
-            selection_seconds=self._selection_seconds(),
+            selection_seconds=self._driver.selection_seconds,
             traffic=dict(self._transport.traffic),
             checkpoint=self._checkpoint(),
             owners=self._owners,

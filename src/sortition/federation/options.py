@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -94,7 +95,7 @@ class Options:
     """How a federation is run: its :class:`FederationOptions`, read and checked, and what else decides it.
 
     Attributes:
-        selector: the method.
+        arrangement: the method, among those that choose in its shadow.
         cohort: clients a round.
         deadline: seconds of a round, from its first question on; questions get at most a quarter of it. None: those of
             the pace, or 1,800; infinite: everybody is waited for.
@@ -102,11 +103,10 @@ class Options:
         least_online: clients that must be online before every round.
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
         metrics: where the numbers of the federation are shown.
-        arrangement: the method among those that choose in its shadow; default: there are none.
         who: the class that a message about an option names.
     """
 
-    selector: AnySelector
+    arrangement: Arrangement
     cohort: int
     overselect: float = 1.0
     deadline: float | None = None
@@ -132,7 +132,6 @@ class Options:
     audit: Path | None = None
     on_round: Callable[[RoundRecord], object] | None = None
     metrics: Sequence[MetricsSink] = ()
-    arrangement: Arrangement | None = None
     who: str = "Federation"
 
     @classmethod
@@ -172,7 +171,6 @@ class Options:
                 options[name] = _path(who, name, options)
         options["metrics"] = sinks(who, options.get("metrics"))
         return cls(
-            selector=arrangement.live,
             arrangement=arrangement,
             cohort=cohort,
             deadline=deadline,
@@ -198,6 +196,11 @@ class Options:
         self._check_shadows()
 
     @property
+    def selector(self) -> AnySelector:
+        """The method."""
+        return self.arrangement.live
+
+    @cached_property
     def pace(self) -> CohortPace:
         """How many are chosen, and when a step is made."""
         settings = Pace.of(self.pace_option, self.who)
@@ -307,8 +310,6 @@ class Options:
                 )
 
     def _check_shadows(self) -> None:
-        if self.arrangement is None:
-            return
         if self.arrangement.promoted and self.audit is not None:
             hint = "Its log names one method: begin another federation with the promoted one."
             raise bad(f"{self.who}.promote", "left out where an audit log is kept", self.arrangement.live_label, hint)

@@ -26,10 +26,9 @@ from sortition.federation.driver import AnyTurn, Arrivals, Ending
 from sortition.federation.messages import Ask, Handle, Reply, Transport
 from sortition.federation.messenger import LONGEST_REASON, Messenger, StoppedError, Training
 from sortition.federation.model_engine import Engine
-from sortition.federation.model_screening import Judge, ModelCheck
+from sortition.federation.model_screening import Judge
 from sortition.federation.options import Options
 from sortition.federation.pace import OpenSelection
-from sortition.federation.policies import PolicyKeeper
 from sortition.federation.staleness import Staleness
 
 LATE_ROUNDS = 10  # rounds' deadlines for which a late update is waited for, where max_staleness does not say
@@ -81,8 +80,6 @@ class OverlappingMessenger(Messenger):
         engine: Engine,
         options: Options,
         *,
-        policy: PolicyKeeper | None = None,
-        check: ModelCheck | None = None,
         logger: logging.Logger | None = None,
         clock: Callable[[], float] = time.monotonic,
         stopping: Callable[[], bool] = lambda: False,
@@ -91,8 +88,6 @@ class OverlappingMessenger(Messenger):
             transport,
             engine,
             options,
-            policy=policy,
-            check=check,
             logger=logger,
             clock=clock,
             stopping=stopping,
@@ -160,7 +155,7 @@ class OverlappingMessenger(Messenger):
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Note everybody's work, let it be saved, and send it."""
         began = self.clock()
-        seconds = self._seconds_of_a_training()
+        seconds = self._seconds_for_training()
         self._ends = began + seconds
         for client, ask in self.orders(turn, cohort).items():
             keyed_ask = replace(ask, key=uuid4().hex)
@@ -176,12 +171,7 @@ class OverlappingMessenger(Messenger):
         self.prepared()
         self._post_unsent()
 
-    def orders(self, turn: AnyTurn, cohort: Cohort) -> dict[int, Ask]:
-        """Return what each member of the cohort is to do."""
-        seconds = self._seconds_of_a_training()
-        return {client: replace(ask, seconds=seconds) for client, ask in super().orders(turn, cohort).items()}
-
-    def _seconds_of_a_training(self) -> float:
+    def _seconds_for_training(self) -> float:
         """Return how long an update is waited for."""
         pace = self.options.pace
         if pace.settings.kind == "buffered":
@@ -430,7 +420,6 @@ class OverlappingMessenger(Messenger):
         seconds_left = _from_json(table["seconds_left"])
         ask = Ask(
             kind="train",
-            session="",
             client=int(table["client"]),
             round=int(table["round"]),
             seconds=seconds_left,

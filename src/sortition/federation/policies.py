@@ -230,7 +230,7 @@ class PolicyKeeper:
         ledger: where claims are shared with other jobs (:meth:`share`); None: they are counted here alone.
     """
 
-    def __init__(self, policies: Sequence[Policy], directory: Directory | None = None, *, seed: int = 0) -> None:
+    def __init__(self, policies: Sequence[Policy], directory: Directory, *, seed: int = 0) -> None:
         self.policies = tuple(policies)
         self.directory = directory
         self.seed = seed
@@ -286,13 +286,9 @@ class PolicyKeeper:
             }
             self.excluded = {rule: ids for rule, ids in choosable.items() if ids.size}
 
-    def counts(self) -> dict[str, int]:
-        """Count the clients that each rule left out."""
-        return {key: int(ids.size) for key, ids in self.excluded.items()}
-
     def said(self) -> str:
         """Say whom the rules left out; the rules that leave out most come first."""
-        counts = Counter(self.counts()).most_common()
+        counts = Counter({key: int(ids.size) for key, ids in self.excluded.items()}).most_common()
         return ", ".join(f"{count} ({explain_exclusion(key)})" for key, count in counts)
 
     def _broken_before(self, ids: Ids) -> dict[int, Rule]:
@@ -300,7 +296,7 @@ class PolicyKeeper:
         broken: dict[int, Rule] = {}
         for policy in self.policies:
             rule = _rule(policy, "hours")
-            if rule is None or policy.local_hours or _within(policy.hours, self._directory.hour(utc=False)):
+            if rule is None or policy.local_hours or _within(policy.hours, self.directory.hour(utc=False)):
                 continue
             broken |= {
                 client: rule for client in ids.tolist() if client not in broken and self._applies(policy, client)
@@ -341,7 +337,7 @@ class PolicyKeeper:
         fact = FACT_OF.get(rule.name, UTC_OFFSET)
         values = np.asarray(eligible.facts.get(fact, np.full(eligible.ids.size, np.nan)), np.float64)
         if rule.name == "hours":
-            hour = (self._directory.hour(utc=True) + values) % 24
+            hour = (self.directory.hour(utc=True) + values) % 24
             return np.array([not _within(policy.hours, value) for value in hour.tolist()], bool)
         if rule.name in ("charging", "idle"):
             limit = float(np.finfo(np.float64).tiny)
@@ -400,7 +396,7 @@ class PolicyKeeper:
                 return None
         if not trains and not counts_bytes:
             return question
-        size = self._directory.model_size()
+        size = self.directory.model_size()
         row_dimension = 1 if signal.scalar else signal.dimension(size) or 0
         numbers = (size.parameters or 0) + signal.floats_down + row_dimension
         reserve = 0 if trains else self._training_bytes()
@@ -444,7 +440,7 @@ class PolicyKeeper:
         return claims, np.array(refused, np.int64)
 
     def _claim_of(self, client: int, moment: Moment, *, uses: int, n_bytes: int) -> Claim:
-        directory = self._directory
+        directory = self.directory
         return Claim(
             job=self.job,
             round=moment.round,
@@ -500,33 +496,27 @@ class PolicyKeeper:
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
-    @property
-    def _directory(self) -> Directory:
-        if self.directory is None:
-            raise StorageError("A policy needs to know its clients.")
-        return self.directory
-
     def _moment(self) -> Moment:
-        self._latest = max(self._latest, self._directory.now())
+        self._latest = max(self._latest, self.directory.now())
         return Moment(self.round, self._latest)
 
     def _training_bytes(self) -> int:
         """Return the bytes of one training: the model there, and the update back."""
-        return 2 * BYTES_PER_NUMBER * (self._directory.model_size().parameters or 0)
+        return 2 * BYTES_PER_NUMBER * (self.directory.model_size().parameters or 0)
 
     def _subjects(self, per: Per, client: int) -> tuple[str, ...]:
         """Return the names under which a client's use counts."""
         if per == "client":
-            return (self._directory.name(client),)
+            return (self.directory.name(client),)
         if per == "owner":
-            return _known_owner(self._directory.owner(client))
-        return self._directory.tags(client)
+            return _known_owner(self.directory.owner(client))
+        return self.directory.tags(client)
 
     def _applies(self, policy: Policy, client: int) -> bool:
         if not policy.only:
             return True
-        return self._directory.name(client) in policy.only or not set(policy.only).isdisjoint(
-            self._directory.tags(client)
+        return self.directory.name(client) in policy.only or not set(policy.only).isdisjoint(
+            self.directory.tags(client)
         )
 
     # -- a checkpoint --------------------------------------------------------------------------------------------------

@@ -12,12 +12,11 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from sortition import __version__
 from sortition.audit.encoding import json_value
@@ -32,19 +31,10 @@ from sortition.core.storage.journal import Journal
 from sortition.core.storage.safe_files import whole_number
 from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
 from sortition.federation.ledger import LEDGER, Ledger
-from sortition.federation.members import Members
-from sortition.federation.model_engine import Engine
-from sortition.federation.model_screening import ModelCheck, different
-from sortition.federation.options import Options
-from sortition.federation.policies import PolicyKeeper
-from sortition.federation.shadow import SavedSelection, Shadows, promoted_state
-
-
-class SavedPart(NamedTuple):
-    """A part of a checkpoint: named arrays, and a table of its header."""
-
-    arrays: Mapping[str, Array]
-    header: StoredTable
+from sortition.federation.messenger import Messenger
+from sortition.federation.model_screening import different
+from sortition.federation.overlapping_messenger import OverlappingMessenger
+from sortition.federation.shadow import Exported, SavedSelection, Shadows, promoted_state
 
 
 @dataclass
@@ -53,11 +43,11 @@ class Saved:
 
     Attributes:
         selection: the registrar's state, and those of methods that choose in the shadow.
-        in_flight: work in flight.
+        in_flight: work in flight, as named arrays and a table.
     """
 
     selection: SavedSelection
-    in_flight: SavedPart
+    in_flight: Exported
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -69,40 +59,27 @@ class RunFiles:
     """The files of one federation, and its history in memory.
 
     Args:
-        options: which files there are.
-        engine: whose model and memory are kept.
-        members: whose names and facts are kept.
-        check: which arrays clients send is kept.
+        messenger: whose model, members and work in flight are kept; its options say which files there are.
         backend: ``flower``, ``nvflare`` or ``server``, for readers of the history.
-        policy: whose ledger is opened.
+        shadows: other methods that choose beside the live one, whose states are kept, too.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        engine: Engine,
-        members: Members,
-        check: ModelCheck,
-        *,
-        backend: str,
-        policy: PolicyKeeper | None = None,
-    ) -> None:
-        self.options = options
-        self.engine = engine
-        self.members = members
-        self.check = check
+    def __init__(self, messenger: Messenger, *, backend: str, shadows: Shadows | None = None) -> None:
+        self.messenger = messenger
+        self.options = messenger.options
+        self.engine = messenger.engine
+        self.members = messenger.members
+        self.policy = messenger.policy
         self.backend = backend
-        self.policy = policy or PolicyKeeper(())
+        self.shadows = shadows
         self.log_file: LogFile | None = None
-        if options.audit is not None:
-            self.log_file = LogFile(options.audit)
+        if self.options.audit is not None:
+            self.log_file = LogFile(self.options.audit)
         self.history: list[RoundRecord] = []
         self.played = 0  # rounds before this start
         self.saved: Saved | None = None
         self.registrar: Registrar | None = None
         self.written_at: float | None = None  # when this server wrote its last checkpoint, in seconds of the epoch
-        self.at_work: Callable[[], tuple[dict[str, Array], dict[str, object]]] | None = None  # exports work in flight
-        self.shadows: Shadows | None = None  # whose states are kept, too
         self.promoted = False  # whether this server goes on with another method than the one before it
         self._journal: Journal | None = None
         self._described: list[str] | None = None
@@ -120,14 +97,7 @@ class RunFiles:
     # -- a run begins, or goes on --------------------------------------------------------------------------------------
 
     def open(self, stack: ExitStack) -> None:
-        """Take the files, to be given back when the stack closes; where a run goes on, everything is restored.
-
-        What an earlier run of the same object left in memory is forgotten.
-        """
-        self.saved = None
-        self.history = []
-        self.played = 0
-        self.registrar = None
+        """Take the files, to be given back when the stack closes; where a run goes on, everything is restored."""
         stack.enter_context(reserved(self.options.checkpoint, self.options.resume))
         if self.log_file is not None:
             stack.enter_context(closing(self.log_file))
@@ -224,7 +194,7 @@ class RunFiles:
                 "model": list(model),
                 "members": members,
                 "engine": engine,
-                "sent_arrays": self.check.export_names(),
+                "sent_arrays": self.messenger.check.export_names(),
                 "salt": salt,
                 "options": self.identity,
             },
@@ -233,8 +203,8 @@ class RunFiles:
         }
         if self.policy.policies:
             header["job"] = self.policy.job
-        if self.at_work is not None:
-            models, header["in_flight"] = self.at_work()
+        if isinstance(self.messenger, OverlappingMessenger):
+            models, header["in_flight"] = self.messenger.export()
             arrays |= add_prefix("in_flight.", models)
         if self.shadows is not None:
             states, header["shadows"] = self.shadows.export()
@@ -309,13 +279,13 @@ class RunFiles:
             raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
         selection = self._selection_of(arrays, header)
         self.members.restore(take_part(arrays, "facts."), federation["members"])
-        self.check.restore_names(federation["sent_arrays"])
+        self.messenger.check.restore_names(federation["sent_arrays"])
         self.engine.restore(model, take_part(arrays, "engine."), federation["engine"])
         self.members.changed = True
         self.policy.job = str(header.get("job", ""))
         self.saved = Saved(
             selection=selection,
-            in_flight=SavedPart(take_part(arrays, "in_flight."), dict(header.get("in_flight") or {})),
+            in_flight=(take_part(arrays, "in_flight."), dict(header.get("in_flight") or {})),
         )
         self.history = history
         self.played = index
@@ -328,7 +298,7 @@ class RunFiles:
         registrar = header["registrar"]
         table = header.get("shadows")
         arrangement = self.options.arrangement
-        if table is None or arrangement is None:
+        if table is None:
             return SavedSelection(states, registrar, None)
         if table["live"] == arrangement.live_label:
             return SavedSelection(states, registrar, (take_part(arrays, "shadow."), table))

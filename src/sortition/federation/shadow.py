@@ -33,6 +33,7 @@ from sortition.core.questions import Measure, Reading
 from sortition.core.registrar import Registrar
 from sortition.core.round_record import ShadowRecord
 from sortition.core.selector import AnySelector, resolve_for
+from sortition.core.storage.snapshot import add_prefix, take_part
 from sortition.core.turn import Turn
 from sortition.federation.pace import Pace
 from sortition.federation.participation import Participation
@@ -75,7 +76,7 @@ class Seen:
 
     @property
     def cohort(self) -> Cohort:
-        """Return the live registrar."""
+        """Return whom the live method chose."""
         return self.turn.cohort or Cohort.uniform([])
 
     @property
@@ -242,7 +243,9 @@ class Shadow:
         turn = self._choose(seen, registrar, choices.inquiry)
         cohort = turn.cohort or Cohort.uniform([])
         arrived = cohort.ids[np.isin(cohort.ids, seen.finished)]
-        reports = self._reports(seen, registrar, cohort=cohort, arrived=arrived, inquiry=choices.inquiry)
+        reports = self._reports(
+            seen.reports, registrar, arrived=arrived, n_expected=cohort.ids.size, inquiry=choices.inquiry
+        )
         registrar.finish(turn, arrived, reports)
         self._count(seen, live, cohort)
         choices.add(cohort, seen.cohort)
@@ -284,14 +287,14 @@ class Shadow:
 
     @staticmethod
     def _reports(
-        seen: Seen, registrar: Registrar, *, cohort: Cohort, arrived: Ids, inquiry: Inquiry
+        live_reports: Mapping[str, Answers], registrar: Registrar, *, arrived: Ids, n_expected: int, inquiry: Inquiry
     ) -> dict[str, Answers]:
-        """Return what members of the shadow's cohort reported to the live method anyway."""
+        """Return what the shadow's members reported to the live method anyway; count those of whom no row is known."""
         reports: dict[str, Answers] = {}
         for signal in registrar.needs.reports:
-            rows = _rows_by_client(seen.reports.get(signal.name, {}))
+            rows = _rows_by_client(live_reports.get(signal.name, {}))
             reports[signal.name] = {client: rows[client] for client in arrived.tolist() if client in rows}
-            inquiry.miss(signal.name, cohort.ids.size - len(reports[signal.name]))
+            inquiry.miss(signal.name, n_expected - len(reports[signal.name]))
         return reports
 
     def _remark(self, live: Registrar, choices: Choices) -> ShadowRecord:
@@ -336,7 +339,7 @@ class Shadow:
             raise
         except BaseException as error:  # the shadow's own code: what it remembers stays as it was before the event
             self._choices.error = _raised(error)
-        if isinstance(event, Stepped):
+        if isinstance(event, Stepped):  # a shadow that raised comes to the next version, too
             _end_step(registrar, event.step)
 
     def _select(self, seen: Seen, live: Registrar, registrar: Registrar) -> None:
@@ -361,11 +364,9 @@ class Shadow:
         is_own = np.isin(step.arrived, registrar.in_flight)
         arrived = step.arrived[is_own]
         seconds = dict(zip(step.ids.tolist(), step.durations.tolist(), strict=True))
-        reports: dict[str, Answers] = {}
-        for signal in registrar.needs.reports:
-            rows = _rows_by_client(event.reports.get(signal.name, {}))
-            reports[signal.name] = {client: rows[client] for client in arrived.tolist() if client in rows}
-            self._choices.inquiry.miss(signal.name, int(arrived.size) - len(reports[signal.name]))
+        reports = self._reports(
+            event.reports, registrar, arrived=arrived, n_expected=int(arrived.size), inquiry=self._choices.inquiry
+        )
         self._choices.trained += int(arrived.size)
         registrar.receive(
             arrived,
@@ -586,9 +587,8 @@ class Shadows:
             if exported is None:
                 continue
             memory, header = exported
-            arrays |= {f"{number}.registrar.{name}": value for name, value in memory.items()}
-            counts = shadow.participation.export()
-            arrays |= {f"{number}.participation.{name}": value for name, value in counts.items()}
+            arrays |= add_prefix(f"{number}.registrar.", memory)
+            arrays |= add_prefix(f"{number}.participation.", shadow.participation.export())
             tables[shadow.label] = {"number": number, "registrar": header}
         return arrays, {"live": self.live_label, "shadows": tables}
 
@@ -599,14 +599,10 @@ class Shadows:
             if table is None or shadow.registrar is None:
                 continue
             try:
-                shadow.registrar.restore(_part(arrays, f"{table['number']}.registrar."), table["registrar"])
-                shadow.participation = Participation.restored(_part(arrays, f"{table['number']}.participation."))
+                shadow.registrar.restore(take_part(arrays, f"{table['number']}.registrar."), table["registrar"])
+                shadow.participation = Participation.restored(take_part(arrays, f"{table['number']}.participation."))
             except (StorageError, KeyError, TypeError, ValueError) as error:
                 self._logger.warning("The shadow %s begins anew: %s", shadow.label, error)
-
-
-def _part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -643,11 +639,11 @@ def promoted_state(
         )
     table = tables.pop(label)
     number = table["number"]
-    shadow_arrays = _part(arrays, "shadow.")
-    promoted = _part(shadow_arrays, f"{number}.registrar.")
+    shadow_arrays = take_part(arrays, "shadow.")
+    promoted = take_part(shadow_arrays, f"{number}.registrar.")
     shadow_states = {name: value for name, value in shadow_arrays.items() if not name.startswith(f"{number}.")}
-    shadow_states |= {f"{number}.registrar.{name}": value for name, value in _part(arrays, "registrar.").items()}
-    shadow_states |= {f"{number}.participation.{name}": value for name, value in Participation().export().items()}
+    shadow_states |= add_prefix(f"{number}.registrar.", take_part(arrays, "registrar."))
+    shadow_states |= add_prefix(f"{number}.participation.", Participation().export())
     tables[former] = {"number": number, "registrar": dict(registrar)}
     live_fields = {name: registrar[name] for name in ("index", "counters", "horizon")}
     new_header = {**table["registrar"], **live_fields}
@@ -655,7 +651,7 @@ def promoted_state(
     if "under_way" in registrar:  # clients go on with the work that they were sent, whoever chose them
         new_header["under_way"] = registrar["under_way"]
         promoted = {name: value for name, value in promoted.items() if not _is_under_way(name)}
-        live = _part(arrays, "registrar.")
+        live = take_part(arrays, "registrar.")
         promoted |= {name: value for name, value in live.items() if _is_under_way(name)}
     return SavedSelection(promoted, new_header, (shadow_states, {"live": label, "shadows": tables}))
 

@@ -62,7 +62,6 @@ def read_work(content: bytes | Path) -> Work:
             seconds = float(header["seconds"])
         ask = Ask(
             kind=header["kind"],
-            session="",  # of no use to a device
             client=int(header["client"]),
             round=int(header["round"]),
             seconds=seconds,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from logging import WARNING
-from typing import NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -17,7 +16,7 @@ from flwr.serverapp.strategy import Strategy
 
 from sortition.clients.app_training import RATES
 from sortition.clients.named_arrays import Model, as_vector, from_vector, shared_update
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Array
 from sortition.core.cohort import Cohort, Notes
 from sortition.core.errors import InputError
 from sortition.core.storage.snapshot import StoredTable, add_prefix, take_part
@@ -35,14 +34,6 @@ SUM_TOLERANCE = 1e-6  # how far a sum of weights may be from 1
 RATIO_TOLERANCE = 0.01  # how far reported and declared numbers of examples may be apart, in proportion to others'
 
 
-class _Counted(NamedTuple):
-    """Whose updates count in a step, how much each does, and what the record says of it."""
-
-    ids: Ids
-    weights: Floats
-    notes: Notes
-
-
 class FlowerEngine(Engine):
     """Keeps the model by the user's strategy.
 
@@ -54,6 +45,7 @@ class FlowerEngine(Engine):
     def __init__(self, user_strategy: BaseStrategy, combining: Combining) -> None:
         super().__init__({}, combining)
         self.user_strategy = user_strategy
+        self.free_shapes = user_strategy.traits.trees
         self.server_round = 0
         self.config: Mapping[str, object] = {}
         self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop
@@ -92,7 +84,15 @@ class FlowerEngine(Engine):
 
     def step(self, step: Step) -> Notes:
         """Take the strategy's next model and metrics; none where nobody has a weight."""
-        ids, weights, notes = self._counted(step)
+        ids = step.ids
+        weights = step.weights
+        notes: Notes = {}
+        replies_for_noise = self.user_strategy.traits.replies_for_noise
+        if 0 < ids.size < replies_for_noise:
+            notes = {"too_few_for_noise": int(ids.size)}
+            weights = np.zeros(ids.size)
+        elif replies_for_noise and ids.size:
+            weights = np.full(ids.size, 1 / ids.size)  # the noise counts on equal weights
         is_positive = weights > 0
         weight_of = dict(zip(ids[is_positive].tolist(), weights[is_positive].tolist(), strict=True))
         self.result = (None, None)
@@ -104,16 +104,6 @@ class FlowerEngine(Engine):
             self.result = (arrays, metrics)
             self._model = codec.view_arrays(arrays)
         return notes
-
-    def _counted(self, step: Step) -> _Counted:
-        """Return who counts and how much; equal weights where the strategy's noise counts on them."""
-        ids = step.ids
-        replies_for_noise = self.user_strategy.traits.replies_for_noise
-        if not replies_for_noise or not ids.size:
-            return _Counted(ids, step.weights, {})
-        if ids.size < replies_for_noise:
-            return _Counted(ids[:0], step.weights[:0], {"too_few_for_noise": int(ids.size)})
-        return _Counted(ids, np.full(ids.size, 1 / ids.size), {})
 
     def _aggregated(self, step: Step, weight_of: Mapping[int, float]) -> Aggregate:
         """Let the strategy aggregate the replies of these clients, or step to a model that we combined."""

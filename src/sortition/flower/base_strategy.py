@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from logging import WARNING
 from typing import Any, cast
 
@@ -90,7 +90,8 @@ class BaseStrategy:
         if not nodes:
             return {}
         view = NodesView(grid, nodes)
-        with _samples_all(self.inner, len(nodes)):
+        samples_all = {"fraction_train": 1.0, "min_train_nodes": len(nodes), "min_available_nodes": len(nodes)}
+        with _with_settings(self.inner, **samples_all):
             messages = list(self.original("configure_train")(server_round, arrays, config, view))
         message_by_node = {message.metadata.dst_node_id: message for message in messages}
         if messages:
@@ -291,9 +292,8 @@ def log_unshared(contents: Iterable[RecordDict], names: Collection[str], records
 
 
 @contextmanager
-def _samples_all(strategy: Strategy, nodes: int) -> Iterator[None]:
-    """Let a strategy of the FedAvg family sample every node that it is shown, for one call."""
-    settings = {"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes}
+def _with_settings(strategy: Strategy, **settings: object) -> Iterator[None]:
+    """Let a strategy have these attributes in place of its own, those that it has at all, for one call."""
     original_settings = {name: getattr(strategy, name) for name in settings if hasattr(strategy, name)}
     for name in original_settings:
         setattr(strategy, name, settings[name])
@@ -304,18 +304,14 @@ def _samples_all(strategy: Strategy, nodes: int) -> Iterator[None]:
             setattr(strategy, name, value)
 
 
-@contextmanager
-def _averages(strategy: Strategy, left_out: Sequence[RecordDict]) -> Iterator[None]:
+def _averages(strategy: Strategy, left_out: Sequence[RecordDict]) -> AbstractContextManager[None]:
     """Let the strategy's average of metrics see only replies that can be averaged; a failure of it ends nothing."""
     average = getattr(strategy, "train_metrics_aggr_fn", None)
-    if average is None:
-        yield
-        return
     odd = {id(content) for content in left_out}
 
     def cautious(records: list[RecordDict], weighted: str) -> MetricRecord | None:
         usable = [record for record in records if id(record) not in odd]
-        if not usable:
+        if average is None or not usable:
             return MetricRecord()
         try:
             return cast(MetricRecord | None, average(usable, weighted))
@@ -323,8 +319,4 @@ def _averages(strategy: Strategy, left_out: Sequence[RecordDict]) -> Iterator[No
             log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
             return MetricRecord()
 
-    vars(strategy)["train_metrics_aggr_fn"] = cautious
-    try:
-        yield
-    finally:
-        vars(strategy)["train_metrics_aggr_fn"] = average
+    return _with_settings(strategy, train_metrics_aggr_fn=cautious)

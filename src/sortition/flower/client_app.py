@@ -191,13 +191,13 @@ class _Exchange:
     @cached_property
     def client(self) -> AppClient:
         """The client behind the app, made where a question or a report needs one."""
-        task = self.assignment
+        assignment = self.assignment
         received = Received(
-            model=codec.to_arrays(self.content[task.model]),
-            config=self.content.get(task.config, {}),
-            t=task.t,
-            client=task.client,
-            purpose=task.purpose,
+            model=codec.to_arrays(self.content[assignment.model]),
+            config=self.content.get(assignment.config, {}),
+            t=assignment.t,
+            client=assignment.client,
+            purpose=assignment.purpose,
             context=self.context,
             run_config=self.context.run_config,
         )
@@ -248,7 +248,7 @@ class _Exchange:
 
         Signals of the received model are computed before training.
         """
-        signals = [self.answerer.signal(name) for name in self.assignment.reports]
+        signals = [self.answerer.signal(name) for name in self.assignment.signals]
         signals_of_training = [signal for signal in signals if signal.of == "training"]
         rows = self._rows([signal for signal in signals if signal.of == "model"])
         if signals_of_training:
@@ -274,7 +274,8 @@ class _Exchange:
         payload = None
         if codec.PAYLOAD in self.content:
             payload = codec.to_arrays(self.content[codec.PAYLOAD])
-        signal = self.answerer.signal(self.assignment.signal)
+        (name,) = self.assignment.signals
+        signal = self.answerer.signal(name)
         if signal.of == "training":
             self.client.train()  # not inside `_lifespan`: the app enters its own when it trains
         with self.app._lifespan(self.context):

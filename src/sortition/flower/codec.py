@@ -34,7 +34,7 @@ REHEARSE = "query.rehearse"  # the message type that asks for a training that le
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which round, which client, what for, and what is to be reported; ``model`` and ``config`` name the records.
+    """Which round, which client, what for, and which signals are wanted; ``model`` and ``config`` name the records.
 
     ``kind`` is the type of the strategy's train messages, for a client that trains to answer a question.
     A client without one of the ``facts`` cannot take part; one of the ``optional`` facts it may leave out.
@@ -43,10 +43,9 @@ class Assignment:
     t: int = 0
     client: int = 0
     purpose: str = "train"
-    reports: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    signal: str = ""
     model: str = "arrays"
     config: str = "config"
     kind: str = "train"
@@ -79,7 +78,7 @@ class Assignment:
         ]
         if unknown_keys:
             raise bad("task", f"made of {', '.join(DEFAULTS)}", ", ".join(unknown_keys))
-        names = [name for key in ("reports", "facts", "optional") for name in fields.get(key, ())]
+        names = [name for key in ("signals", "facts", "optional") for name in fields.get(key, ())]
         if not all(isinstance(name, str) for name in names):
             raise bad("task", f"made of {', '.join(DEFAULTS)}", "names that are no texts")
         return cls(**fields)

@@ -109,20 +109,15 @@ class FlowerTransport:
         self.written = {}
         for client, ask in asks.items():
             message = self.round.configured[ask.session]
-            assignment = codec.Assignment(
-                ask.round, client, reports=ask.signals, model=self.user_strategy.model, config=self.user_strategy.config
-            )
-            message.content = RecordDict({**message.content, codec.ASSIGNMENT: assignment.record()})
+            message.content = RecordDict({**message.content, codec.ASSIGNMENT: self._assignment(ask)})
             message.metadata.ttl = _time_to_live(message.metadata.ttl, ask.seconds)
             self.written[client] = message
         return list(self.written.values())
 
     def _message(self, ask: Ask) -> Message:
+        """Return the message that asks this: the strategy's own for training, else one of ours."""
         if ask.kind == "train":
             return self.written[ask.client]
-        return self._question(ask)
-
-    def _question(self, ask: Ask) -> Message:
         node = int(ask.session)
         if ask.kind == "profile":
             assignment = codec.Assignment(facts=ask.facts, optional=ask.optional)
@@ -134,28 +129,29 @@ class FlowerTransport:
             configured = self.round.configured[ask.session]
             kind = configured.metadata.message_type
             content |= configured.content
-        content[self.user_strategy.model] = self._record_of(ask.model)
-        if not ask.trains:
+        else:
             content[self.user_strategy.config] = ConfigRecord({**self.round.config, "server-round": self.round.number})
-        signal = ""
-        if ask.signals:
-            (signal,) = ask.signals
-        assignment = codec.Assignment(
-            ask.round,
-            ask.client,
-            purpose=ask.purpose,
-            signal=signal,
-            model=self.user_strategy.model,
-            config=self.user_strategy.config,
-            kind=kind,
-        )
-        content[codec.ASSIGNMENT] = assignment.record()
+        content[self.user_strategy.model] = self._record_of(ask.model)
+        content[codec.ASSIGNMENT] = self._assignment(ask, kind)
         if ask.payload:
             content[codec.PAYLOAD] = codec.to_record(ask.payload)
         message_type = codec.REHEARSE
         if ask.kind == "query":
             message_type = codec.query(ask.signals[0])
         return Message(RecordDict(content), node, message_type, ttl=ask.seconds)
+
+    def _assignment(self, ask: Ask, kind: str = "train") -> ConfigRecord:
+        """Write what a client is to do; ``kind`` is the type of the strategy's train messages."""
+        assignment = codec.Assignment(
+            t=ask.round,
+            client=ask.client,
+            purpose=ask.purpose,
+            signals=ask.signals,
+            model=self.user_strategy.model,
+            config=self.user_strategy.config,
+            kind=kind,
+        )
+        return assignment.record()
 
     def _configure(self, sessions: Sequence[str]) -> None:
         """Let the strategy configure these nodes, once a round: for training, or for trying it."""

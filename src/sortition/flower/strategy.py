@@ -27,9 +27,9 @@ from sortition.core.errors import InputError, bad
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
 from sortition.core.validation import is_number
+from sortition.federation.driver import OpenRound
 from sortition.federation.live import LiveFederation
 from sortition.federation.model_engine import Combining
-from sortition.federation.model_screening import ModelCheck
 from sortition.federation.options import FederationOptions, Options
 from sortition.federation.overlapping_messenger import OverlappingMessenger
 from sortition.federation.pace import Pace
@@ -95,7 +95,6 @@ class SelectorStrategy(Strategy):
             self.engine,
             options,
             "flower",
-            check=ModelCheck(options.guards, free_shapes=self.user_strategy.traits.trees),
             logger=logging.getLogger("flwr"),
         )
         self.messenger = self.federation.messenger
@@ -286,11 +285,8 @@ class SelectorStrategy(Strategy):
         self.engine.config = train_config(self.transport.written, self.user_strategy.config)
         return messages
 
-    def exchange_training(self) -> list[Message]:
+    def exchange_training(self, opened: OpenRound) -> list[Message]:
         """Send the train messages of the open round, wait until it is over, and return all replies that came."""
-        opened = self.driver.round
-        if opened is None:
-            raise bad("send_and_receive", "called after configure_train", "a call without")
         self.driver.dispatch()
         if isinstance(self.messenger, OverlappingMessenger):
             self.driver.await_step()
@@ -389,8 +385,9 @@ class PacedGrid:
         messages = list(messages)
         strategy = self._strategy
         train_messages = strategy.transport.written.values()
-        if strategy.driver.round is not None and list(map(id, messages)) == list(map(id, train_messages)):
-            return strategy.exchange_training()
+        opened = strategy.driver.round
+        if opened is not None and list(map(id, messages)) == list(map(id, train_messages)):
+            return strategy.exchange_training(opened)
         seconds = strategy.driver.pace.deadline
         if timeout is not None:
             seconds = min(seconds, timeout)

@@ -6,8 +6,9 @@ Client script: ``from sortition.nvflare import client as flare`` in place of ``i
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sortition._lazy import exports
 
 if TYPE_CHECKING:
     from sortition.nvflare.controller import SelectorController
@@ -15,17 +16,12 @@ if TYPE_CHECKING:
     from sortition.nvflare.job import select_clients, selector_job
 
 __all__ = ["SelectedFedAvg", "SelectorController", "select_clients", "selector_job"]
-
-_MODULE = {
-    "SelectedFedAvg": "fedavg",
-    "SelectorController": "controller",
-    "select_clients": "job",
-    "selector_job": "job",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, imported when it is first used."""
-    if name not in _MODULE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE[name]}"), name)
+__getattr__ = exports(
+    __name__,
+    {
+        "SelectedFedAvg": "sortition.nvflare.fedavg",
+        "SelectorController": "sortition.nvflare.controller",
+        "select_clients": "sortition.nvflare.job",
+        "selector_job": "sortition.nvflare.job",
+    },
+)

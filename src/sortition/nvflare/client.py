@@ -32,6 +32,7 @@ from sortition.clients.received_model import MakeClient
 from sortition.core.arrays import Array
 from sortition.core.errors import SortitionError, bad
 from sortition.core.signals import Signal
+from sortition.federation.messages import Ask
 from sortition.nvflare import meta_codec
 
 __all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "is_train", "receive", "send"]
@@ -71,7 +72,7 @@ class SiteSession:
         self.clock = clock
         self.tags = [str(tag) for tag in tags]
         self.message: FLModel | None = None
-        self.task: meta_codec.SiteTask | None = None
+        self.ask: Ask | None = None
         self.received_at = 0.0
         self._server_model: Model = {}  # the received model, where signals of a training compare with it
 
@@ -82,55 +83,55 @@ class SiteSession:
         """
         if message is self.message:
             return message
-        task = meta_codec.SiteTask.of(message, self.api.get_site_name())
+        ask = meta_codec.ask_of(message, self.api.get_site_name())
         self.message = message
-        self.task = task
+        self.ask = ask
         self.received_at = self.clock()
-        if task is None:
+        if ask is None:
             return message
-        if task.kind == meta_codec.PROFILE:
-            self._reply(lambda: self._profile(task))
+        if ask.kind == "profile":
+            self._reply(lambda: self._profile(ask))
             return None
-        if task.kind == meta_codec.QUERY and not self._trains(task):
-            self._reply(lambda: {"rows": self._rows(task, self._client(message, task, None))})
+        if ask.kind == "query" and not self._trains(ask):
+            self._reply(lambda: {"rows": self._rows(ask, self._client(message, ask, None))})
             return None
         message.meta = {
             key: value for key, value in message.meta.items() if key not in (meta_codec.KEY, meta_codec.CLIENTS)
         }
-        if task.signals:
+        if ask.signals:
             arrays = meta_codec.as_model(message.params)
             self._server_model = {name: value.copy() for name, value in arrays.items()}  # scripts may train in place
         return message
 
-    def _trains(self, task: meta_codec.SiteTask) -> bool:
+    def _trains(self, ask: Ask) -> bool:
         """Tell whether a question needs a local training; one that nobody knows is answered with an error."""
         try:
-            return any(self.answerer.signal(name).of == "training" for name in task.signals)
+            return any(self.answerer.signal(name).of == "training" for name in ask.signals)
         except SortitionError:
             return False
 
-    def _profile(self, task: meta_codec.SiteTask) -> dict[str, object]:
+    def _profile(self, ask: Ask) -> dict[str, object]:
         return {
-            "facts": self.answerer.facts_of(self.api.get_site_name(), task.facts, task.optional),
+            "facts": self.answerer.facts_of(self.api.get_site_name(), ask.facts, ask.optional),
             "signals": self.answerer.names,
             "tags": self.tags,
             "unsure": self.answerer.unsure,
         }
 
-    def _rows(self, task: meta_codec.SiteTask, client: AppClient) -> dict[str, Array]:
-        payload = task.payload or None
-        return {name: self.answerer.row(name, client, payload) for name in task.signals}
+    def _rows(self, ask: Ask, client: AppClient) -> dict[str, Array]:
+        payload = dict(ask.payload) or None
+        return {name: self.answerer.row(name, client, payload) for name in ask.signals}
 
-    def _client(self, message: FLModel, task: meta_codec.SiteTask, sent: FLModel | None) -> AppClient:
+    def _client(self, message: FLModel, ask: Ask, sent: FLModel | None) -> AppClient:
         model = self._server_model
         if sent is None:
             model = meta_codec.as_model(message.params)
         received = Received(
             model=model,
             config={},
-            t=task.t,
-            client=task.client,
-            purpose=task.purpose,
+            t=ask.round,
+            client=ask.client,
+            purpose=ask.purpose,
             context=self.api.get_site_name(),
         )
 
@@ -142,36 +143,38 @@ class SiteSession:
         return AppClient(received, run, self.answerer.make_client)
 
     def _reply(self, make_content: Callable[[], Mapping[str, object]]) -> None:
-        """Send an answer; what goes wrong is sent too, since a script that raised would never answer again."""
-        try:
-            content = make_content()
-        except Exception as error:
-            content = {"error": f"{type(error).__name__}: {error}"}
-        self.task = None
+        """Send an answer without a model."""
+        content = _content_or_error(make_content)
+        self.ask = None
         self.message = None
         self.api.send(meta_codec.reply(content))
 
     def send_result(self, sent: FLModel, clear_cache: bool = True) -> None:
         """Send what the script trained: as it is, with reports, or only the rows that were asked for."""
-        task = self.task
+        ask = self.ask
         message = self.message
         if clear_cache:
-            self.task = None
+            self.ask = None
             self.message = None
-        if task is None or message is None:
+        if ask is None or message is None:
             self.api.send(sent, clear_cache)
             return
-        try:
-            content: dict[str, object] = {"rows": self._rows(task, self._client(message, task, sent))}
-        except Exception as error:
-            content = {"error": f"{type(error).__name__}: {error}"}
+        content = _content_or_error(lambda: {"rows": self._rows(ask, self._client(message, ask, sent))})
         if clear_cache:
             self._server_model = {}
-        if task.kind == meta_codec.QUERY:
+        if ask.kind == "query":
             self.api.send(meta_codec.reply(content), clear_cache)
             return
         sent.meta = {**(sent.meta or {}), meta_codec.KEY: content}
         self.api.send(sent, clear_cache)
+
+
+def _content_or_error(make_content: Callable[[], Mapping[str, object]]) -> Mapping[str, object]:
+    """Return what a site answers, or what went wrong: a script that raised would never answer again."""
+    try:
+        return make_content()
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 _session = SiteSession(Answers())
@@ -231,7 +234,7 @@ def receive(timeout: float | None = None) -> FLModel | None:
 
 def is_train() -> bool:
     """Tell whether the script must train: in a round, for a question about training, or for a rehearsal."""
-    return _session.task is not None or bool(flare.is_train())
+    return _session.ask is not None or bool(flare.is_train())
 
 
 def send(model: FLModel, clear_cache: bool = True) -> None:

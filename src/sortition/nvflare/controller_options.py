@@ -15,8 +15,7 @@ from sortition.core.selector import AnySelector
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.validation import is_number
 from sortition.federation.members import Owner
-from sortition.federation.model_engine import Combining
-from sortition.federation.monitoring import Metrics, MetricsSink, sinks
+from sortition.federation.monitoring import Metrics
 from sortition.federation.options import Eligible, FederationOptions, Options
 from sortition.federation.pace import Pace
 from sortition.selectors import find
@@ -45,32 +44,28 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Sto
     for name in table:
         if name not in option_names():
             raise unknown("option", name, option_names(), f"{who}.options")
-    checked_options: dict[str, Any] = {name: value for name, value in table.items() if name not in OF_A_JOB}
-    checked_options["horizon"] = table.get("horizon", rounds)
-    checked_options["guards"] = made_of(Guards, who, "guards", table.get("guards"))
-    checked_options["owner_of"] = _owner_of(as_table(who, "owners", table.get("owners")))
-    checked_options["policy"] = _policies(who, table.get("policy"))
-    checked_options["eligible"] = _function_or_names(who, table.get("eligible"))
-    checked_options["pace"] = Pace.of(table.get("pace"), f"{who}.options")
-    checked_options["resume"] = _resumes(who, table)
-    checked_options["on_round"] = _function(who, "on_round", table.get("on_round"))
-    checked_options["metrics"] = _metrics(who, table.get("metrics"))
-    checked_options["shadow"] = _shadows(who, table.get("shadow"))
+    federation_options: dict[str, Any] = {name: value for name, value in table.items() if name not in OF_A_JOB}
+    federation_options["horizon"] = table.get("horizon", rounds)
+    federation_options["guards"] = made_of(Guards, who, "guards", table.get("guards"))
+    federation_options["owner_of"] = _owner_of(as_table(who, "owners", table.get("owners")))
+    federation_options["policy"] = _policies(who, table.get("policy"))
+    federation_options["eligible"] = _function_or_names(who, table.get("eligible"))
+    federation_options["pace"] = Pace.of(table.get("pace"), f"{who}.options")
+    federation_options["resume"] = _resumes(who, table)
+    if table.get("on_round") is not None:
+        federation_options["on_round"] = _function(who, "on_round", table["on_round"])
+    federation_options["metrics"] = _metrics(who, table.get("metrics"))
+    federation_options["shadow"] = _shadows(who, table.get("shadow"))
     for name in ("checkpoint", "ledger", "audit"):
-        checked_options[name] = table.get(name) or None
+        federation_options[name] = table.get(name) or None
     return Options.read(
         who,
         _selector(who, selector, as_table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
         deadline=_deadline(who, table),
-        label=selector,
-        **checked_options,
+        label=selector,  # among its shadows, it is called as the job calls it
+        **federation_options,
     )
-
-
-def read_combining(who: str, options: StoredTable | None) -> Combining:
-    """Read how updates become one: the option ``combine``, a rule's name or a table of its parameters."""
-    return Combining.by((options or {}).get("combine", "mean"), who)
 
 
 def made_of(kind: type[Made], who: str, name: str, value: object) -> Made:
@@ -123,10 +118,8 @@ def _function_or_names(who: str, value: Eligible | str | None) -> Eligible | Non
     return value
 
 
-def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
+def _function(who: str, name: str, path: object) -> Callable[..., Any]:
     """Import a function that an option names."""
-    if path is None:
-        return None
     if not isinstance(path, str) or ":" not in path:
         hint = "NVFlare writes options as JSON, so name the function by its import path."
         raise bad(f"{who}.{name}", "package.module:function", path, hint)
@@ -155,21 +148,18 @@ def _shadows(who: str, value: object) -> dict[str, AnySelector]:
     return shadows
 
 
-def _metrics(who: str, value: object) -> tuple[MetricsSink, ...]:
+def _metrics(who: str, value: object) -> list[Any]:
     """Read where numbers are shown: a port, a table of ``Metrics``, or functions by import path that make a sink."""
-    chosen: list[MetricsSink | int] = []
+    chosen: list[Any] = []
     for option in _as_list(value):
         if isinstance(option, Mapping):
             chosen.append(made_of(Metrics, who, "metrics", option))
-            continue
-        make_sink = None
-        if isinstance(option, str):
+        elif isinstance(option, str):
             make_sink = _function(who, "metrics", option)
-        if make_sink is not None:
             chosen.append(make_sink())
         elif option is not None:
             chosen.append(option)
-    return sinks(who, chosen)
+    return chosen
 
 
 def _as_list(value: object) -> list[Any]:

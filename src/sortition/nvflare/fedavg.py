@@ -32,7 +32,7 @@ class FedAvgEngine(ModelEngine):
     """
 
     def __init__(self, model: Mapping[str, npt.ArrayLike], combining: Combining, exclude_vars: str | None) -> None:
-        super().__init__(model, combine=combining)
+        super().__init__(model, combining=combining)
         self._excluded = None
         if exclude_vars:
             self._excluded = re.compile(exclude_vars)
@@ -50,14 +50,10 @@ class FedAvgEngine(ModelEngine):
         """Move the model by the combined update."""
         if step.ids.size:
             model = self._model
-            moved_model = from_vector(as_vector(model) + self.update_of(step), model)
-            unmoved = {name: model[name] for name in moved_model if self._stays(name)}
-            self._model = moved_model | unmoved
+            self._model = from_vector(as_vector(model) + self.update_of(step), model)
+            if self._excluded is not None:
+                self._model |= {name: value for name, value in model.items() if self._excluded.search(name)}
         return {}
-
-    def _stays(self, name: str) -> bool:
-        """Tell whether an array is not aggregated."""
-        return self._excluded is not None and self._excluded.search(name) is not None
 
 
 class SelectedFedAvg(SelectingController, FedAvg):

@@ -1,65 +1,64 @@
-"""What travels in the ``meta`` of an FLModel, under one key: a task down, rows and facts up."""
+"""What travels in the ``meta`` of an FLModel, under one key: what a site is to do down, rows and facts up."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from sortition.clients.named_arrays import Model
-from sortition.core.arrays import Array
+from sortition.federation.messages import Ask
 
 KEY = "sortition"
 CLIENTS = "sortition_clients"  # one message goes to many sites: the dense id of each, by name
-PROFILE = "profile"
-QUERY = "query"
-REHEARSE = "rehearse"
-TRAIN = "train"
 
 
-@dataclass(frozen=True)
-class SiteTask:
-    """What the server wants of a site with one message.
+def message_of(asks: Mapping[str, Ask], rounds: int) -> FLModel:
+    """Make one message for sites that are asked the same; it names the id of each.
 
-    Attributes:
-        kind: ``profile``, ``query``, ``rehearse`` or ``train``.
-        t: the round, from 0.
-        client: the site's dense id.
-        purpose: ``train``, or ``rehearsal`` under a model that is thrown away.
-        signals: names of the signals that are asked for, or reported after training.
-        facts: names of the static facts that are wanted (``profile``); ``optional``: those that a site may leave out.
-        payload: arrays that belong to the question.
+    Args:
+        asks: what each site is to do, by the site's name.
+        rounds: the number of rounds of the job.
     """
+    ask = next(iter(asks.values()))
+    round_index = max(ask.round, 0)
+    table = {
+        "kind": ask.kind,
+        "round": round_index,
+        "purpose": ask.purpose,
+        "signals": ask.signals,
+        "facts": ask.facts,
+        "optional": ask.optional,
+        "payload": dict(ask.payload),
+    }
+    clients = {site: ask_of_site.client for site, ask_of_site in asks.items()}
+    return FLModel(
+        ParamsType.FULL,
+        dict(ask.model),
+        current_round=round_index,
+        total_rounds=rounds,
+        meta={KEY: table, CLIENTS: clients},
+    )
 
-    kind: str
-    t: int = 0
-    client: int = 0
-    purpose: str = "train"
-    signals: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    payload: dict[str, Array] = field(default_factory=dict)
 
-    def on(self, model: Model, rounds: int) -> FLModel:
-        """Make a message that carries this task and the model."""
-        meta = {KEY: asdict(self)}
-        return FLModel(ParamsType.FULL, dict(model), current_round=self.t, total_rounds=rounds, meta=meta)
-
-    @classmethod
-    def of(cls, message: FLModel, site: str = "") -> SiteTask | None:
-        """Read the task of a message to this site; None if it is not ours."""
-        content: dict[str, Any] = content_of(message)
-        if "kind" not in content:
-            return None
-        fields = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
-        for name in ("signals", "facts", "optional"):
-            fields[name] = tuple(content.get(name, ()))
-        client_of_site = message.meta.get(CLIENTS) or {}
-        fields["client"] = client_of_site.get(site, content.get("client", 0))
-        return cls(**fields)
+def ask_of(message: FLModel, site: str) -> Ask | None:
+    """Read what a message asks of this site; return None where it is not ours."""
+    table: dict[str, Any] = content_of(message)
+    if "kind" not in table:
+        return None
+    return Ask(
+        kind=table["kind"],
+        session=site,
+        client=message.meta[CLIENTS].get(site, 0),
+        round=table["round"],
+        signals=tuple(table["signals"]),
+        purpose=table["purpose"],
+        payload=table["payload"],
+        facts=tuple(table["facts"]),
+        optional=tuple(table["optional"]),
+    )
 
 
 def reply(content: Mapping[str, object]) -> FLModel:

@@ -13,8 +13,8 @@ from nvflare.app_common.workflows.model_controller import ModelController
 from sortition.core.errors import SortitionError
 from sortition.core.storage.snapshot import StoredTable
 from sortition.federation.live import LiveFederation
-from sortition.federation.model_engine import ModelEngine
-from sortition.nvflare.controller_options import read_combining, read_options
+from sortition.federation.model_engine import Combining, ModelEngine
+from sortition.nvflare.controller_options import read_options
 from sortition.nvflare.task_transport import JobAbortedError, NvflareTransport
 
 
@@ -34,7 +34,7 @@ class SelectingController(ModelController):
         """Check what was given, and keep it where NVFlare looks: in attributes that are called like the arguments."""
         who = type(self).__name__
         self.settings = read_options(who, selector, cohort=cohort, rounds=rounds, options=options)
-        self.combining = read_combining(who, options)
+        self.combining = Combining.by((options or {}).get("combine", "mean"), who)
         self.selector = selector
         self.cohort = cohort
         self.options = options

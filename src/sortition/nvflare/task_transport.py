@@ -69,7 +69,7 @@ class NvflareTransport:
     def __init__(self, controller: ModelController, rounds: int) -> None:
         self.controller = controller
         self.rounds = rounds
-        self.train_task = meta_codec.TRAIN
+        self.train_task = "train"
         self.train_message: FLModel | None = None
         self._site_by_session: dict[str, str] = {}
         self._open_asks: dict[Handle, OpenAsk] = {}
@@ -140,10 +140,13 @@ class NvflareTransport:
         controller = self.controller
         number = next(self._task_numbers)
         first = next(iter(asks.values()))
-        message = self._message(asks)
+        message = meta_codec.message_of(asks, self.rounds)
         task_name: str = first.kind
         if first.kind == "train":
             task_name = self.train_task
+            if self.train_message is not None:
+                message.current_round = self.train_message.current_round
+                message.meta = {**(self.train_message.meta or {}), **message.meta}
             controller.set_fl_context(message)
         task = controller._prepare_task(
             data=message,
@@ -161,25 +164,6 @@ class NvflareTransport:
         controller.info(f"Sending task {task_name} to {list(asks)}")
         controller.broadcast(task=task, fl_ctx=controller.fl_ctx, targets=list(asks), min_responses=0)
         return handles
-
-    def _message(self, asks: Mapping[str, Ask]) -> FLModel:
-        """Write one message for all these sites; it names the id of each."""
-        ask = next(iter(asks.values()))
-        task = meta_codec.SiteTask(
-            kind=ask.kind,
-            t=max(ask.round, 0),
-            purpose=ask.purpose,
-            signals=ask.signals,
-            facts=ask.facts,
-            optional=ask.optional,
-            payload=dict(ask.payload),
-        )
-        message = task.on(ask.model, self.rounds)
-        message.meta[meta_codec.CLIENTS] = {site: ask_of_site.client for site, ask_of_site in asks.items()}
-        if ask.kind == "train" and self.train_message is not None:
-            message.current_round = self.train_message.current_round
-            message.meta = {**(self.train_message.meta or {}), **message.meta}
-        return message
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 

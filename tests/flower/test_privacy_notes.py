@@ -27,3 +27,15 @@ def test_what_has_no_noise_is_said(logged):
 def test_without_a_promise_nothing_is_said(logged):
     SelectorStrategy(load("power-of-choice"), cohort=4, strategy=FedAvg())
     assert logged == []
+
+
+def test_the_start_says_all_that_auto_takes_from_nodes(caplog):
+    with caplog.at_level("INFO", logger="flwr"):
+        SelectorStrategy("auto", cohort=3).summary()
+    text = caplog.text
+    for line in (
+        "reads sizes, label_counts (if all nodes give it)",
+        "asks resources (of nodes that can answer)",
+        "has reported update-sketch32 (depending on the facts)",
+    ):
+        assert line in text, text

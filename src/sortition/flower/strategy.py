@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from logging import INFO, WARNING
@@ -26,6 +26,7 @@ from sortition.core.cohort import Cohort
 from sortition.core.errors import InputError, bad
 from sortition.core.round_record import RoundRecord
 from sortition.core.selector import AnySelector
+from sortition.core.signals import Signal
 from sortition.core.validation import is_number
 from sortition.federation.driver import OpenRound
 from sortition.federation.live import LiveFederation
@@ -190,9 +191,12 @@ class SelectorStrategy(Strategy):
         """Log who chooses, and what it learns of clients; then the strategy's own summary."""
         needs = self.selector.needs
         log(INFO, "\t├──> Selection: %s", self.selector)
-        log(INFO, "\t│\t├── reads %s", ", ".join(needs.reads) or "nothing")
-        log(INFO, "\t│\t├── asks %s", ", ".join(s.name for s in needs.asks) or "nothing")
-        log(INFO, "\t│\t└── has reported %s", ", ".join(s.name for s in needs.reports) or "nothing")
+        facts = _needed_and_wanted(needs.reads, needs.optional, "if all nodes give it")
+        answers = _needed_and_wanted(_names(needs.asks), _names(needs.may_ask), "of nodes that can answer")
+        reports = _needed_and_wanted(_names(needs.reports), _names(needs.may_report), "depending on the facts")
+        log(INFO, "\t│\t├── reads %s", facts)
+        log(INFO, "\t│\t├── asks %s", answers)
+        log(INFO, "\t│\t└── has reported %s", reports)
         if self.combining.own:
             log(INFO, "\t├──> Updates are combined by %s", self.combining.rule.name)
         log(INFO, "\t├──> Server step: %s", type(self.user_strategy.strategy).__name__)
@@ -425,3 +429,13 @@ def log_privacy(selector: AnySelector, cohort: int, guards: Guards, traits: Stra
         promises = Promises(differential_privacy="central")
     for finding in lint(selector, promises, Deployment(cohort=cohort, guards=guards)):
         log(WARNING, "privacy: %s", finding)
+
+
+def _names(signals: Iterable[Signal]) -> list[str]:
+    return [signal.name for signal in signals]
+
+
+def _needed_and_wanted(needed: Sequence[str], wanted: Sequence[str], condition: str) -> str:
+    """List what a method cannot do without, then what it takes under a condition."""
+    listed = [*needed, *(f"{name} ({condition})" for name in wanted)]
+    return ", ".join(listed) or "nothing"

@@ -212,7 +212,8 @@ class OverlappingSimulation(Simulation):
                 n_at_work=int(ids.size),
                 closes=self.clock + limit if ids.size else math.inf,
             )
-        if current.training is None:  # a refill before the step trains with the step
+        is_first_selection = len(current.sent_cohorts) == 1
+        if is_first_selection:  # later ones, which fill places before the step, train with the step
             current.training = self._awaited_trainings()
 
     def _send(self, members: SentCohort, t: int, examples: Ids, limit: float) -> Ids:
@@ -269,9 +270,9 @@ class OverlappingSimulation(Simulation):
     def _awaited_trainings(self) -> PendingTrainings:
         """Return all trainings that wait, if one of them is needed for the coming step; otherwise none."""
         if not self._untrained:
-            return PendingTrainings(())
+            return PendingTrainings()
         if self._is_buffered and not self._needed_selections() & self._untrained.keys():
-            return PendingTrainings(())
+            return PendingTrainings()
         return PendingTrainings([work.training() for work in self._untrained.values()])
 
     def _needed_selections(self) -> set[int]:
@@ -383,9 +384,7 @@ class OverlappingSimulation(Simulation):
         ids = self.registrar.flights.sort_by_selection(self.waiting())
         flights = [self.arrived[client] for client in ids.tolist()]
         parts = _by_selection(flights)
-        idle_seconds = 0.0
-        if current.training is not None:
-            idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
+        idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
         self._train_what_is_needed(parts)
         outcome = current.world.outcome(
             [(self.work[selection].cache, ids[rows]) for selection, rows in parts.items()],

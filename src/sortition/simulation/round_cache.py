@@ -141,7 +141,7 @@ class PendingTrainings:
         seconds: their share of the wall-clock seconds of a training together.
     """
 
-    parts: Sequence[PendingTraining]
+    parts: Sequence[PendingTraining] = ()
     seconds: float = 0.0
 
 

@@ -291,7 +291,12 @@ def damaged(reading: Reading, kinds: Array) -> Answers:
 
 
 def damaged_updates(deltas: Vector, kinds: Array) -> Vector | list[Vector]:
-    """Return the updates with their damage; a list of rows where shapes differ."""
+    """Return the updates with their damage; a list of rows where shapes differ.
+
+    Args:
+        deltas: (k, P) sound updates.
+        kinds: (k,) how each is damaged: −1 not at all, else an index of DAMAGES.
+    """
     if not (kinds >= 0).any():
         return deltas
     rows = [np.asarray(_damaged_row(row, kind), np.float32) for row, kind in zip(deltas, kinds, strict=True)]

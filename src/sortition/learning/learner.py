@@ -339,7 +339,7 @@ class Learner:
         if version is None:
             version = t
         engine = self.engine_choice.engine_for(rule, k)
-        plans = draw_batch_plans(examples_by_client, ids, rule, seed, t, purpose)
+        plans = draw_batch_plans(examples_by_client, ids, rule, seed=seed, t=t, purpose=purpose)
         dropout_sources = None
         if self.has_dropout:
             dropout_sources = [dropout.word_source(seed, purpose, t, int(client)) for client in ids]

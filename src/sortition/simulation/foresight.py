@@ -73,10 +73,10 @@ def remarks(setup: Setup) -> list[str]:
 def _limit_remarks(setup: Setup) -> list[str]:
     """Remark on a limit of cost that takes very many rounds, or more than a run has."""
     n_rounds = foreseen_rounds(setup)
-    most = setup.most_rounds
+    most_rounds = setup.most_rounds
     sentence = f"until: {setup.until} take {_rounds_in_words(n_rounds)}, by data and devices"
-    if n_rounds > most:
-        return [f"{sentence}; a run ends after {most:,} rounds, and may not reach them."]
+    if n_rounds > most_rounds:
+        return [f"{sentence}; a run ends after {most_rounds:,} rounds, and may not reach them."]
     if setup.horizon is None and n_rounds > MANY_ROUNDS:
         return [f"{sentence}."]
     return []

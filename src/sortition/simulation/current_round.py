@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from sortition.aggregation.clipping import clip_rows
 from sortition.core.arrays import Array, Floats, Ids
@@ -103,7 +104,7 @@ class SoundUpdates:
     """
 
     rows: Vector
-    losses: Floats
+    losses: npt.NDArray[np.float32]
     total: Vector | None = None
     norm_limit: float = math.inf
 

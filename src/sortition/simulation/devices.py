@@ -204,11 +204,11 @@ class Devices:
 
 @dataclass(frozen=True)
 class ClientData:
-    """What devices can go with.
+    """Holds what the speed of clients' devices can depend on.
 
     Attributes:
         sizes: (N,) training examples of each client.
-        label_counts: (N, classes) of them with each label; None where there are no labels.
+        label_counts: (N, classes) how many of them have each label; None where there are no labels.
     """
 
     sizes: Ids

@@ -122,7 +122,7 @@ J = TypeVar("J")
 
 
 class Scheduler(ABC, Generic[W, J]):
-    """Workers and the jobs, or groups of them, that wait for them."""
+    """Gives jobs, or groups of them, to workers that are idle, and passes on what the workers report."""
 
     def __init__(self, jobs: Sequence[J], on_event: OnEvent) -> None:
         self.jobs = jobs

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from sortition.report.strips import PALE, STRONG, TEXT
 from sortition.simulation.event_loop import OverlappingSimulation
 from sortition.simulation.simulation import Simulation, start
@@ -108,7 +106,7 @@ def dispatched_work(simulation: Simulation) -> list[Work]:
     if isinstance(simulation, OverlappingSimulation):
         return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
     current = simulation.current
-    ids = np.empty(0, np.int64) if current.at_work is None else current.at_work.cohort.ids
+    ids = current.at_work.cohort.ids
     seconds = current.world.costs.seconds(ids, current.t)
     begins = simulation.clock
     return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]

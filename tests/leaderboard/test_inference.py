@@ -124,7 +124,7 @@ def test_sensitivity_names_who_is_first_without_a_data_set(tmp_path: Path) -> No
     steady = uniform + 0.02
     rows = made_up_rows(suite, {"uniform": uniform, "steady": steady, "only-digits": only_digits})
     board = TrackBoard(suite, suite.cell, rows)
-    by_data = {entry.without: entry for entry in board.sensitivity()}
+    by_data = {entry.left_out: entry for entry in board.sensitivity()}
     assert by_data["digits"].cells == 8
     assert by_data["digits"].leader == "steady"
     assert by_data["digits"].gain == pytest.approx(0.02)

@@ -45,7 +45,7 @@ def test_totals_are_counted_by_hand(tmp_path):
     assert found.choice_counts.jain == pytest.approx(shares.sum() ** 2 / (5 * (shares**2).sum()))
     assert found.total_seconds == 30.0
     asked = found.asked["loss"]
-    assert (asked.rounds, asked.asked, asked.answered, asked.floats) == (1, 4, 3, 3)
+    assert (asked.rounds, asked.n_asked, asked.n_answered, asked.floats) == (1, 4, 3, 3)
     assert [(reason.fate, reason.text, dict(reason.clients)) for reason in found.reasons] == [
         ("failed", "CUDA out of memory", {4: 1}),
         ("left out", "w is not finite", {2: 1}),

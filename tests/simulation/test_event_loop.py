@@ -403,7 +403,8 @@ def test_the_learning_rate_is_the_versions():
         simulation = start(setup(pace, world={"rule": LocalRule(lr=0.1, epochs=1, batch=8, decay=0.5)}, rounds=4))
         for _ in range(4):
             simulation.play_round()
-        rates += [(work.version, work.training().drawn().lr) for work in simulation.work.values()]
+        at_work = simulation.selections.values()
+        rates += [(selection.version, selection.training().drawn().lr) for selection in at_work]
     assert rates
     assert all(rate == pytest.approx(0.1 * 0.5**version) for version, rate in rates)
 
@@ -413,12 +414,12 @@ def test_reports_divide_by_the_rate_that_was_trained_with():
     simulation = start(setup(ARRIVAL, world={"rule": rule}, rounds=4))
     for _ in range(4):
         simulation.play_round()
-    work = max(simulation.work.values(), key=attrgetter("index"))
-    assert work.index > work.version
-    client = int(work.to_train[0])
-    (gradient,) = work.cache.read(STEP_GRADIENT, np.array([client])).values
-    block, row = work.cache.trained(client)
-    rate = 0.1 * 0.5**work.version
+    selection = max(simulation.selections.values(), key=attrgetter("index"))
+    assert selection.index > selection.version
+    client = int(selection.to_train[0])
+    (gradient,) = selection.cache.read(STEP_GRADIENT, np.array([client])).values
+    block, row = selection.cache.trained(client)
+    rate = 0.1 * 0.5**selection.version
     np.testing.assert_allclose(gradient, block.deltas[row] / (-rate * block.steps[row]), rtol=1e-6)
 
 

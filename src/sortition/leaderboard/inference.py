@@ -105,24 +105,24 @@ class Sensitivity:
     """What is left of the first place without one data set.
 
     Attributes:
-        without: the data set that is left out.
+        left_out: the data set that is left out.
         cells: how many cells are left.
         leader: who is first by mean rank of area.
         leader_of_all: whether that is who is first with all data sets.
         gain: the leader's family-weighted gain.
         separated_from_baseline: whether it is shown to differ from the baseline.
-        separated_from: rows from which it is shown to differ, of all others.
-        others: how many others there are.
+        separated_from: how many of the other rows it is shown to differ from.
+        n_others: how many other rows there are.
     """
 
-    without: str
+    left_out: str
     cells: int
     leader: str
     leader_of_all: bool
     gain: float
     separated_from_baseline: bool
     separated_from: int
-    others: int
+    n_others: int
 
 
 @dataclass(frozen=True)
@@ -369,26 +369,26 @@ class TrackBoard:
         board = replace(self, cells=cells, rows=self.runs.filter(pl.col("row").is_in(self.complete)))
         if not cells:
             return Sensitivity(
-                without=data,
+                left_out=data,
                 cells=0,
                 leader="",
                 leader_of_all=False,
                 gain=math.nan,
                 separated_from_baseline=False,
                 separated_from=0,
-                others=0,
+                n_others=0,
             )
         other_rows = [row for row in board.complete if row != board.leader]
         baseline_test = board.baseline_tests.get(board.leader)
         return Sensitivity(
-            without=data,
+            left_out=data,
             cells=len(cells),
             leader=board.leader,
             leader_of_all=board.leader == self.leader,
             gain=board.weighted_gain(board.leader),
             separated_from_baseline=baseline_test is not None and baseline_test.separated,
             separated_from=sum(board.leader_tests[row].separated for row in other_rows),
-            others=len(other_rows),
+            n_others=len(other_rows),
         )
 
 

@@ -29,7 +29,7 @@ def boards_by_title(
         parse_entrant(label, configuration, label)
         for label, configuration in defaults.select("label", "configuration").unique(maintain_order=True).iter_rows()
     ]
-    tuned = tuned_entrants(suite, track, configurations, default_entrants, results)
+    tuned = tuned_entrants(suite, track, configurations, defaults=default_entrants, results=results)
     if any(not entrant.is_default for entrant in tuned.values()) and BASELINE in tuned:
         boards[TUNED] = TrackBoard(suite, held_out, tuned_table(results, tuned), over_cap=over_cap)
     return boards

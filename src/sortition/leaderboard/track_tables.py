@@ -65,12 +65,12 @@ def sensitivity_table(board: TrackBoard) -> Table:
     for entry in board.sensitivity():
         table.rows.append(
             [
-                entry.without,
+                entry.left_out,
                 str(entry.cells),
                 entry.leader,
                 points_text(entry.gain),
                 "yes" if entry.separated_from_baseline else "no",
-                f"{entry.separated_from} of {entry.others}",
+                f"{entry.separated_from} of {entry.n_others}",
             ]
         )
     return table

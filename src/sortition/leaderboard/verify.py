@@ -92,7 +92,7 @@ def find_faults(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], configu
     shared: dict[int, Row] = {row["seed"]: row for row in rows if row["label"] == BASELINE}
     for row in rows:
         run_name = f"{cell.name}, {row['label']}, seed {row['seed']}"
-        sentences = _row_faults(suite, cell, row, candidate_by_label, shared.get(row["seed"]))
+        sentences = _row_faults(suite, cell, row, candidates=candidate_by_label, baseline=shared.get(row["seed"]))
         problems += [f"{run_name}: {sentence}" for sentence in sentences]
     return problems + _find_copies(cell, rows)
 

@@ -47,12 +47,12 @@ TRIED_ROWS = 3  # examples of the trial's larger batch; its other client has one
 
 @dataclass(frozen=True, slots=True)
 class ExampleCost:
-    """What one example costs.
+    """Says what a model computes for one example.
 
     Attributes:
-        multiplications: of a forward pass: products of matrices, convolutions, attention.
+        multiplications: how many a forward pass takes, in products of matrices, convolutions and attention.
         has_convolutions: whether convolutions are among them.
-        weights: how many the model has.
+        weights: how many weights the model has.
     """
 
     multiplications: int

@@ -27,12 +27,12 @@ Index = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class JudgedExamples:
-    """What a model makes of some examples, on the CPU.
+    """Holds a model's outputs and losses on some examples, on the CPU.
 
     Attributes:
-        losses: (n,) of each example.
-        outputs: (n, …).
-        targets: (n, …).
+        losses: (n,) the loss of each example.
+        outputs: (n, …) the model's outputs.
+        targets: (n, …) what the outputs should be.
     """
 
     losses: npt.NDArray[np.float32]

@@ -57,17 +57,17 @@ class CohortTrainingResult:
 
 
 class CohortOptions(TypedDict, total=False):
-    """What the training of a cohort is told beside model and clients.
+    """Further arguments of a cohort's training, beside the model and the clients.
 
     Attributes:
-        seed: of the run.
+        seed: the seed of the run.
         t: the round.
         purpose: separates the randomness of one training from another's; default ``train``.
         dispersion: whether to measure the spread of the stochastic gradients.
         rms_losses: whether to measure the root mean squares of losses.
         rule: the local rule; default: the learner's.
         states: (k, S) what the clients' optimisers remember, where the rule keeps it; default: nothing yet.
-        version: of the model, whose learning rate is taken; default: the round.
+        version: the version of the model, which decides the learning rate; default: the round.
     """
 
     seed: Required[int]
@@ -339,7 +339,7 @@ class Learner:
         if version is None:
             version = t
         engine = self.engine_choice.engine_for(rule, k)
-        plans = draw_batch_plans(examples_by_client, ids, rule, seed, t, purpose)
+        plans = draw_batch_plans(examples_by_client, ids, rule, seed=seed, t=t, purpose=purpose)
         dropout_sources = None
         if self.has_dropout:
             dropout_sources = [dropout.word_source(seed, purpose, t, int(client)) for client in ids]

@@ -190,7 +190,7 @@ class Stack(ClientStack):
         self._active_clients = 0
 
     def _layers_of_first_clients(self, count: int) -> list[ActiveLayer]:
-        """Return the layers of the first clients, made anew when some have finished."""
+        """Return the layers of the first ``count`` clients; they are made anew when other clients have finished."""
         if count != self._active_clients:
             parameters = iter(self.parameters)
             self._active_layers = [ActiveLayer(layer, parameters, count) for layer in self.layers]
@@ -210,7 +210,7 @@ class Stack(ClientStack):
         activations = x.transpose(1, 2)
         words_by_layer = iter(dropout_words)
         self.set_adam_corrections(step)
-        saved = list[Tensor]()  # what each layer's backward pass needs: its input, its mask, or its output
+        saved = list[Tensor]()
         for layer in layers:
             if layer.is_linear:
                 saved.append(activations)
@@ -227,6 +227,14 @@ class Stack(ClientStack):
         self._backward(losses.gradient(step, activations), layers, saved)
 
     def _backward(self, gradient: Tensor, layers: Sequence[ActiveLayer], saved: Sequence[Tensor]) -> None:
+        """Pass the gradient of the outputs back through the layers, and move each weight as soon as it can be.
+
+        Args:
+            gradient: (k, C, B) of the loss by the last layer's outputs.
+            layers: from input to output.
+            saved: what each layer's pass needs: the input of a linear layer, the mask of dropout, the output of an
+                activation.
+        """
         for position in reversed(range(len(layers))):
             layer = layers[position]
             if layer.is_linear:

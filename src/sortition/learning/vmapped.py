@@ -259,8 +259,8 @@ class MappedStack(ClientStack):
         self.mapped = mapped
         self._active_clients = 0
 
-    def _choose_clients(self, count: int) -> None:
-        """Make the views of the first clients, anew when some have finished."""
+    def _keep_first_clients(self, count: int) -> None:
+        """Make the tensors of a step those of the first ``count`` clients, which have steps left to take."""
         if count == self._active_clients:
             return
         self._active_clients = count
@@ -272,7 +272,7 @@ class MappedStack(ClientStack):
 
     def take_step(self, step: int, batch: StackedBatch, *, measures_squared_losses: bool) -> tuple[Tensor, Tensor]:
         """Train the first clients on one batch each; return mean and mean squared losses of their batches."""
-        self._choose_clients(len(batch.weights))
+        self._keep_first_clients(len(batch.weights))
         self.set_adam_corrections(step)
         tensors = [*self._differentiable_values, *self._active_buffers]
         losses, squared_losses = self.mapped.losses(tensors, batch, measures_squared_losses=measures_squared_losses)

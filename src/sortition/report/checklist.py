@@ -167,18 +167,18 @@ def tuning_point(settings: list[Setting]) -> Point:
             if runs[0].name not in REFERENCES:
                 values_by_method.setdefault(runs[0].name, set()).add(_tuned_values(runs[0]))
     counts = {name: len(values) for name, values in values_by_method.items()}
-    fewest = min(counts.values(), default=0)
-    most = max(counts.values(), default=0)
-    if fewest != most:
+    fewest_values = min(counts.values(), default=0)
+    most_values = max(counts.values(), default=0)
+    if fewest_values != most_values:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         fact = f"values tried: {listed}"
-    elif most <= 1:
+    elif most_values <= 1:
         fact = "one value for every method: nothing was tuned; sweep, or say why"
     else:
-        fact = f"{most} values were tried for every method"
+        fact = f"{most_values} values were tried for every method"
     return Point(
         asks="Each method was given the same number of tried values",
-        passed=fewest == most > 1,
+        passed=fewest_values == most_values > 1,
         fact=fact,
     )
 

@@ -119,10 +119,10 @@ def _set_width(svg: str, width: float, unit: str = "") -> str:
     if box is None:
         raise ValueError("vl-convert draws no viewBox.")
     height = width * float(box[2]) / float(box[1])
-    tag, rest = svg.split(">", 1)
+    tag, drawing = svg.split(">", 1)
     tag = re.sub(r' width="[^"]*"', f' width="{width:.6g}{unit}"', tag)
     tag = re.sub(r' height="[^"]*"', f' height="{height:.6g}{unit}"', tag)
-    return f"{tag}>{rest}"
+    return f"{tag}>{drawing}"
 
 
 def check_format(format_: str) -> str:
@@ -149,14 +149,14 @@ def export_figures(gathered: Gathered, files: FigureFiles) -> list[Path]:
 
 
 def export_charts(canvas: Canvas, files: FigureFiles, *, one_setting: bool) -> list[Path]:
-    """Write charts in each format, named after themselves, and after their setting where there are several.
+    """Write each chart in each format, and ``figures.tex``, which shows them with their captions; return the paths.
 
-    Beside them lies ``figures.tex``, which shows each with its caption.
+    A file has the name of its chart, after that of its setting where there are several settings.
     """
     formats = [check_format(format_) for format_ in files.formats] or FORMATS
     _check_names(canvas, files.charts)
     paths = []
-    environments = []
+    latex_figures = []
     for setting, chart in canvas.charts:
         if files.charts and chart.name not in files.charts:
             continue
@@ -165,10 +165,10 @@ def export_charts(canvas: Canvas, files: FigureFiles, *, one_setting: bool) -> l
             path = files.folder / f"{figure.name}.{format_}"
             write_atomically(path, figure.content(format_))
             paths.append(path)
-        environments.append(figure.latex(_latex_format(formats)))
-    captions = files.folder / CAPTIONS
-    write_atomically(captions, "\n".join([HOW_TO_SHOW, *environments]).encode())
-    return [*paths, captions]
+        latex_figures.append(figure.latex(_latex_format(formats)))
+    captions_path = files.folder / CAPTIONS
+    write_atomically(captions_path, "\n".join([HOW_TO_SHOW, *latex_figures]).encode())
+    return [*paths, captions_path]
 
 
 def _draw_of_report(chart: Chart, setting: str, style: FigureStyle, *, one_setting: bool) -> Figure:
@@ -206,10 +206,10 @@ def draw_named_chart(gathered: Gathered, chart_name: str, style: FigureStyle, se
 
 def _check_names(canvas: Canvas, chart_names: Sequence[str]) -> None:
     """Refuse the name of a chart that the page does not have."""
-    known = list(dict.fromkeys(chart.name for _, chart in canvas.charts))
+    drawn_names = list(dict.fromkeys(chart.name for _, chart in canvas.charts))
     for name in chart_names:
-        if name not in known:
-            raise unknown("chart", name, known)
+        if name not in drawn_names:
+            raise unknown("chart", name, drawn_names)
 
 
 def latex_table(setting: Setting, column_titles: Sequence[str] = ()) -> str:

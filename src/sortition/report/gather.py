@@ -79,7 +79,7 @@ class Setting:
 
     @property
     def names(self) -> dict[str, str]:
-        """Label → name of the method."""
+        """The name of each label's method."""
         return {label: runs[0].name for label, runs in self.methods.items()}
 
     @property
@@ -211,8 +211,16 @@ class Gathered:
 
     @property
     def names(self) -> dict[str, str]:
-        """Label → name of the method."""
+        """The name of each label's method."""
         return {label: runs[0].name for setting in self.settings for label, runs in setting.methods.items()}
+
+    def runs_by_row(self) -> dict[str, list[Digest]]:
+        """Return the runs of each row of a table over all settings: a method, with its setting if there are several."""
+        if len(self.settings) == 1:
+            return dict(self.settings[0].methods)
+        return {
+            f"{setting.name} · {label}": runs for setting in self.settings for label, runs in setting.methods.items()
+        }
 
 
 def _find_runs(folders: Sequence[str | Path], only: Collection[Path] | None) -> list[Run]:

@@ -76,15 +76,7 @@ def _count_in_round(name: str, value: object) -> int:
 
 def guard_html(gathered: Gathered) -> str:
     """Return HTML: one row per setting and method, one column per action that occurred; empty if none did."""
-    actions_by_row: dict[str, Mapping[str, int]] = {}
-    for setting in gathered.settings:
-        for label, runs in setting.methods.items():
-            if len(gathered.settings) > 1:
-                row = f"{setting.name} · {label}"
-            else:
-                row = label
-            actions_by_row[row] = _total_actions(runs)
-    return guard_actions_html(actions_by_row)
+    return guard_actions_html({row: _total_actions(runs) for row, runs in gathered.runs_by_row().items()})
 
 
 def guard_actions_html(actions_by_row: Mapping[str, Mapping[str, int]]) -> str:

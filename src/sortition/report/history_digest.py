@@ -23,15 +23,15 @@ class AskedTotals:
 
     Attributes:
         rounds: how many rounds asked for it.
-        asked: how many clients were asked, in all rounds together.
-        answered: how many of these answered.
+        n_asked: how many clients were asked, in all rounds together.
+        n_answered: how many of these answered.
         floats: how many numbers were sent up.
         rehearsals: how many clients trained for a rehearsal.
     """
 
     rounds: int = 0
-    asked: int = 0
-    answered: int = 0
+    n_asked: int = 0
+    n_answered: int = 0
     floats: int = 0
     rehearsals: int = 0
 
@@ -156,8 +156,8 @@ def _asked_totals(records: list[RoundRecord]) -> dict[str, AskedTotals]:
             totals.setdefault(signal, AskedTotals()).rounds += 1
         for question in questions:
             total = totals[question["signal"]]
-            total.asked += question["asked"]
-            total.answered += question.get("answered", 0)
+            total.n_asked += question["asked"]
+            total.n_answered += question.get("answered", 0)
             total.floats += question.get("floats", 0)
             total.rehearsals += question.get("after", 0)
     return totals

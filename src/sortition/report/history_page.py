@@ -109,12 +109,12 @@ class HistoryPage:
         """Say how many clients were never chosen, of those that could be."""
         choice_counts = self.digest.choice_counts
         count = choice_counts.never_chosen
-        which = "" if choice_counts.candidates.all() else " that could be chosen"
+        restriction = "" if choice_counts.candidates.all() else " that could be chosen"
         if count == 0:
-            return f"Every client{which} was chosen at least once."
+            return f"Every client{restriction} was chosen at least once."
         if count == 1:
-            return f"1 client{which} was never chosen."
-        return f"{count:,} clients{which} were never chosen."
+            return f"1 client{restriction} was never chosen."
+        return f"{count:,} clients{restriction} were never chosen."
 
     def subtitle(self) -> str:
         """Return the line below the title: the file, what wrote it, and when this page was made."""
@@ -256,8 +256,8 @@ class HistoryPage:
                 [
                     printable(signal),
                     f"{total.rounds:,}",
-                    f"{total.asked:,}",
-                    f"{total.answered:,} ({_percent(total.answered, total.asked)})",
+                    f"{total.n_asked:,}",
+                    f"{total.n_answered:,} ({_percent(total.n_answered, total.n_asked)})",
                     short_number_text(total.floats),
                     f"{total.rehearsals:,}",
                 ]

@@ -26,14 +26,14 @@ class Cell:
         value: what it sorts by; None where that is the text.
         bold: whether the text is.
         kind: a class for its look; empty for none.
-        before: markup that stands before the text.
+        prefix: markup that stands before the text.
     """
 
     text: str
     value: float | None = None
     bold: bool = False
     kind: str = ""
-    before: str = ""
+    prefix: str = ""
 
     def html(self) -> str:
         """Return one ``td``."""
@@ -46,7 +46,7 @@ class Cell:
             text = f"<b>{escape(self.text)}</b>"
         else:
             text = escape(self.text)
-        return f"<td{attributes}>{self.before}{text}</td>"
+        return f"<td{attributes}>{self.prefix}{text}</td>"
 
 
 def sortable_table_html(columns: Sequence[str], rows: Sequence[Sequence[Cell]], kind: str = "wide") -> str:

@@ -174,7 +174,7 @@ def _methods_table_html(
     bold = bold_cells(setting, table_rows)
     body = [
         [
-            Cell(row.label, kind="name", before=_swatch_html(palette, row.label)),
+            Cell(row.label, kind="name", prefix=_swatch_html(palette, row.label)),
             *[make_cell(row) for make_cell in first_columns.values()],
             *[Cell(row.cells[title], row.values[title], (row.label, title) in bold) for title in titles],
         ]

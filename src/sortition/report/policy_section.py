@@ -35,16 +35,11 @@ def count_exclusions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 def policy_html(gathered: Gathered) -> str:
     """Return the tables of a study's page; nothing where no policy acted."""
     counts_by_row: dict[str, Mapping[str, int]] = {}
-    for setting in gathered.settings:
-        for label, runs in setting.methods.items():
-            if len(gathered.settings) > 1:
-                row = f"{setting.name} · {label}"
-            else:
-                row = label
-            totals: Counter[str] = Counter()
-            for run in runs:
-                totals.update(run.excluded)
-            counts_by_row[row] = totals
+    for row, runs in gathered.runs_by_row().items():
+        totals: Counter[str] = Counter()
+        for run in runs:
+            totals.update(run.excluded)
+        counts_by_row[row] = totals
     return exclusions_html(counts_by_row) + _rule_costs_html(gathered)
 
 

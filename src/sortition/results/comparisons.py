@@ -74,10 +74,10 @@ Methods = Mapping[str, Mapping[int, Figures]]  # label → seed → figures
 
 @dataclass(frozen=True)
 class Criteria:
-    """By what a study's methods are judged.
+    """Says what a study's methods are judged by.
 
     Attributes:
-        margin: differences up to here are practically none, in points of accuracy or in % of the baseline's loss.
+        margin: the largest difference that is practically none, in points of accuracy or % of the baseline's loss.
         baseline: label or name of the method that others are compared with; empty for the method ``uniform``.
         all_pairs: whether every pair of methods is compared, all of them as one family of tests.
         cost: the currency in which methods are compared at equal cost; None for the usual one of each setting.
@@ -98,7 +98,7 @@ Value = TypeVar("Value", float, str, bool)
 
 
 class Missing(StrEnum):
-    """Why no method of a setting can be judged."""
+    """Says why no method of a setting can be judged."""
 
     NO_BASELINE = "the baseline is not among the methods"
     ONE_METHOD = "only one method was run"

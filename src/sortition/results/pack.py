@@ -34,7 +34,7 @@ PACKED_FILES = tuple(
 MOST_FILES = 200_000
 ALWAYS_ALLOWED = 1 << 30  # bytes that any pack may unpack to
 LARGEST_RATIO = 100  # beyond that, so many times its own size
-DEEPEST = 8  # folders of a name
+MOST_PARTS = 8  # of a path in the archive
 LONGEST_PART = 255  # bytes of a folder's or file's name
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # LZMA takes as much memory as a file says
 PIECE = 1 << 20  # bytes that are copied at once
@@ -204,7 +204,7 @@ def _member_fault(member: zipfile.ZipInfo, documents: Sequence[str]) -> str:
     if name in (CONTENTS, *documents):
         return ""
     parts = name.split("/")
-    if parts[0] != RUNS or not 2 <= len(parts) <= DEEPEST or parts[-1] not in PACKED_FILES:
+    if parts[0] != RUNS or not 2 <= len(parts) <= MOST_PARTS or parts[-1] not in PACKED_FILES:
         return "is no file of a run"
     for part in parts:
         is_plain = part.isprintable() and not set(part) & set('\\:*?"<>|')

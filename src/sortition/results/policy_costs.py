@@ -22,15 +22,15 @@ OF_POLICY = " of policy "  # between the name of a rule and the number of its po
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """What is compared of one run.
+    """Holds what the cost of a rule is computed from, for one run.
 
     Attributes:
-        method: its label.
-        seed: the seed of the run.
-        config: its configuration.
-        accuracy: test accuracy at the end, a share; None where it has none.
-        seconds: simulated seconds of the whole run.
-        skipped: rounds without anybody eligible.
+        method: the label of the run's method.
+        seed: the run's seed.
+        config: the run's configuration.
+        accuracy: the test accuracy at the end, a share; None where the run has none.
+        seconds: how many simulated seconds the whole run took.
+        skipped: how many rounds had nobody eligible.
     """
 
     method: str

@@ -112,7 +112,7 @@ class Run:
         Where devices differ, ``seconds`` (N,) are those in which each receives the model, trains and answers.
         """
         path = self.path / FEDERATION
-        arrays = schema.arrays(_arrays(path), path, sizes=(1, "iu"), label_counts=(2, "iu"), seconds=(1, "f"))
+        arrays = schema.checked_arrays(_arrays(path), path, sizes=(1, "iu"), label_counts=(2, "iu"), seconds=(1, "f"))
         packed = arrays.get("availability")
         if packed is None:
             return arrays
@@ -132,7 +132,7 @@ class Run:
         """
         path = self.path / CLIENTS
         counts = (1, "iu")
-        return schema.arrays(
+        return schema.checked_arrays(
             _arrays(path),
             path,
             selected=counts,

@@ -1,4 +1,4 @@
-"""What a run folder's files must look like to be read: foreign and damaged ones are refused here, in one place."""
+"""Checks the files of a run folder when they are read: foreign and damaged ones are refused here, in one place."""
 
 from __future__ import annotations
 
@@ -20,54 +20,55 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]  # what TOML can hold
 Table = dict[str, Any]
 
 
-def _goal(target: dict[str, float]) -> dict[str, float]:
+def _check_goal(target: dict[str, float]) -> dict[str, float]:
+    """Refuse a target that names neither of the two figures which rounds are counted to."""
     if target and not ("accuracy" in target or "loss" in target):
         raise ValueError("it has neither accuracy nor loss")
     return target
 
 
-Goal = Annotated[dict[str, float], AfterValidator(_goal)]
-DEEPEST = 32
+Goal = Annotated[dict[str, float], AfterValidator(_check_goal)]
+MOST_LEVELS = 32  # tables and lists within each other
 
 
-class Checked(BaseModel):
-    """Keys that readers rely on; those of later versions are let through."""
+class FileContent(BaseModel):
+    """Holds the keys of a file that readers rely on; other keys, such as those of later versions, are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class Chosen(Checked):
-    """A method in a configuration.
+class MethodEntry(FileContent):
+    """Names the method of a run.
 
     Attributes:
-        name: of the method, or its import path.
-        label: its name in the study.
+        name: the method's name or import path.
+        label: the method's name in the study.
     """
 
     name: str = ""
     label: str = ""
 
 
-class Config(Checked):
-    """config.toml: the resolved configuration of the run; running it again gives the same records.
+class Config(FileContent):
+    """Holds the resolved configuration of the run; running it again gives the same records.
 
     Attributes:
         setting: the study's setting that this run belongs to.
-        seed: of partition, initial model, availability and batches.
-        rounds: how many are to be played.
-        method: name, label and parameters.
-        target: accuracy or loss at which rounds are counted.
-        data: data set, clients and partition.
-        model: name and options.
+        seed: what partition, initial model, availability and batches are drawn from.
+        rounds: how many rounds the run has.
+        method: the method's name, label and parameters.
+        target: the accuracy or loss that the rounds to a target are counted to.
+        data: the data set, the number of clients and the partition.
+        model: the model's name and options.
         local: how clients train.
-        task: loss and metric, where it is not classification.
-        availability: the mode, with its options.
+        task: the loss and the metric of a task that is not classification.
+        availability: the mode of availability, with its options.
     """
 
     setting: str = ""
     seed: Seed = 0
     rounds: Whole = 0
-    method: Chosen = Chosen()
+    method: MethodEntry = MethodEntry()
     target: Goal = {}
     data: Table = {}
     model: Table = {}
@@ -76,15 +77,15 @@ class Config(Checked):
     availability: Table = {}
 
 
-class Manifest(Checked):
-    """manifest.json: where the run comes from.
+class Manifest(FileContent):
+    """Says where the run comes from.
 
     Attributes:
-        sortition: version that wrote the folder.
-        data: name and digest of the data.
+        sortition: the version that wrote the folder.
+        data: the name and the digest of the data.
         test_examples: how many examples the model is tested on.
         needs: what the method reads, asks and has reported.
-        python: SHA-256 of the user's own code and objects, by the key that names them.
+        python: the SHA-256 of the user's own code and objects, by the key that names them.
     """
 
     sortition: str = ""
@@ -94,12 +95,12 @@ class Manifest(Checked):
     python: dict[str, str] = {}
 
 
-class Summary(Checked):
-    """summary.json: how the run ended.
+class Summary(FileContent):
+    """Says how the run ended.
 
     Attributes:
         status: "done" for a finished run.
-        rounds: how many were played.
+        rounds: how many rounds were played.
         figures: the standard figures, such as accuracy at the end and megabytes.
     """
 
@@ -108,16 +109,16 @@ class Summary(Checked):
     figures: dict[str, Number] = {}
 
 
-class Index(Checked):
-    """study.json: what the folder of all runs holds.
+class Index(FileContent):
+    """Says what the folder of all runs holds.
 
     Attributes:
-        title: of the study.
-        settings: their names, in the study's order.
-        methods: their labels, in the study's order.
-        runs: how many the study has, begun or not.
-        margin: points of accuracy, or % of the baseline's loss, that are practically no difference.
-        baseline: label or name of the method that others are compared with; empty for uniform.
+        title: the study's title.
+        settings: the names of the settings, in the study's order.
+        methods: the labels of the methods, in the study's order.
+        runs: how many runs the study has, begun or not.
+        margin: how many points of accuracy, or % of the baseline's loss, are practically no difference.
+        baseline: the label or name of the method that others are compared with; empty for uniform.
         all_pairs: whether every pair of methods is compared.
     """
 
@@ -130,20 +131,20 @@ class Index(Checked):
     all_pairs: bool = False
 
 
-class About(Checked):
-    """NAME.about.json: what the history beside a federation's checkpoint NAME is of.
+class About(FileContent):
+    """Describes the federation whose history lies beside its checkpoint NAME.
 
     Attributes:
-        sortition: version that wrote it.
+        sortition: the version that wrote the file.
         backend: "flower", "nvflare" or "server".
-        method: class of the method.
-        parameters: of the method, as texts.
+        method: the class of the method.
+        parameters: the method's parameters, as texts.
         needs: what the method reads, asks and has reported, and whether the server sees single updates.
-        cohort: clients whose updates a round is to use.
-        overselect: factor on the cohort: so many more are chosen.
-        horizon: rounds that the method plans for.
-        guards: settings of the guards that are not the defaults.
-        audit: the audit log, relative to this file.
+        cohort: how many clients' updates a round is to use.
+        overselect: how many clients are chosen for each update that is to be used.
+        horizon: how many rounds the method plans for.
+        guards: the settings of the guards that are not the defaults.
+        audit: the path of the audit log, relative to this file.
         names: the clients' stable names, by id.
     """
 
@@ -173,9 +174,9 @@ KINDS: dict[Kind, TypeAdapter[Any]] = {
 
 
 def is_too_deep(value: object) -> bool:
-    """Tell whether tables and lists lie too deep within each other; level by level, so that nothing recurses."""
+    """Tell whether more than MOST_LEVELS tables and lists lie within each other; recursion would overflow on them."""
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MOST_LEVELS):
         inside: list[object] = []
         for container in level:
             if isinstance(container, dict):
@@ -189,35 +190,35 @@ def is_too_deep(value: object) -> bool:
 
 
 def checked(kind: Kind, value: Any, path: Path, line: int | None = None) -> dict[str, Any]:
-    """Return the value of a file of this kind, or refuse it; ``line`` is its number in a file of records."""
+    """Return what a file of this kind holds, or raise StorageError; ``line`` is the number of a line of records."""
     if line is None:
-        damaged = f"{path} is damaged"
+        complaint = f"{path} is damaged"
     else:
-        damaged = f"{path} is damaged in line {line}"
+        complaint = f"{path} is damaged in line {line}"
     try:
         KINDS[kind].validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         key = ".".join(map(str, first["loc"][:2])) or kind
-        raise StorageError(f"{damaged}: {key}: {first['msg'].lower()}.") from None
+        raise StorageError(f"{complaint}: {key}: {first['msg'].lower()}.") from None
     if is_too_deep(value):
-        raise StorageError(f"{damaged}: it has more than {DEEPEST} tables within each other.")
+        raise StorageError(f"{complaint}: it has more than {MOST_LEVELS} tables within each other.")
     return dict(value)
 
 
-def arrays(stored: Mapping[str, Array], path: Path, **shapes: tuple[int, str]) -> dict[str, Array]:
-    """Return the arrays of a file, or refuse them.
+def checked_arrays(arrays: Mapping[str, Array], path: Path, **shapes: tuple[int, str]) -> dict[str, Array]:
+    """Return the arrays of a file, or raise StorageError.
 
     ``shapes`` gives, by name, how many axes an array must have and the kinds of its numbers. All arrays that it names
     must have one row a client.
     """
-    named = {name: stored[name] for name in shapes if name in stored}
-    lengths = {len(value) if value.ndim else 0 for value in named.values()}
-    for name, value in named.items():
-        axes, kinds = shapes[name]
-        if value.ndim != axes or value.dtype.kind not in kinds or len(lengths) > 1:
-            raise StorageError(f"{path} is damaged: {name} has shape {value.shape} and type {value.dtype}.")
-        is_whole = value.dtype.kind in "iu"
-        if is_whole and value.size and (value.min() < 0 or np.uint64(value.max()) >= 2**62):
+    arrays_by_client = {name: arrays[name] for name in shapes if name in arrays}
+    lengths = {len(array) if array.ndim else 0 for array in arrays_by_client.values()}
+    for name, array in arrays_by_client.items():
+        n_axes, kinds = shapes[name]
+        if array.ndim != n_axes or array.dtype.kind not in kinds or len(lengths) > 1:
+            raise StorageError(f"{path} is damaged: {name} has shape {array.shape} and type {array.dtype}.")
+        is_whole = array.dtype.kind in "iu"
+        if is_whole and array.size and (array.min() < 0 or np.uint64(array.max()) >= 2**62):
             raise StorageError(f"{path} is damaged: {name} holds numbers that count nothing.")
-    return dict(stored)
+    return dict(arrays)

@@ -66,11 +66,12 @@ class Centre:
 
 @dataclass(frozen=True)
 class Unlike:
-    """A key of the configuration in which a method's runs differ from those of what it is compared with.
+    """Names a key of the configuration in which a method's runs differ from those of its baseline.
 
     Attributes:
         key: the key with dots, such as ``local.lr``.
-        method_value, baseline_value: as texts.
+        method_value: the method's value, as text.
+        baseline_value: the value of what it is compared with, as text.
     """
 
     key: str

@@ -381,7 +381,7 @@ def _config(methods: Runs) -> dict[str, Any]:
 
 
 def _diverged(methods: Runs) -> list[str]:
-    """Write a sentence for each method of which runs diverged."""
+    """Return a sentence for each method with runs that diverged: how many they are."""
     sentences = []
     for label, runs in methods.items():
         diverged = sum(metrics.diverged(run) for run in runs.values())

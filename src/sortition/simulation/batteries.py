@@ -92,15 +92,15 @@ class _Morning:
 
 
 class DailyLife:
-    """The devices of N clients under one seed.
+    """Simulates the batteries, nights on a charger and idle hours of N clients' devices under one seed.
 
     A client's day begins when it is taken from the charger. In the day its battery falls by ``drain`` an hour; in the
     night it rises where the device is plugged in, and else stays as it is.
 
     Args:
         habits: how devices are used.
-        n_clients: how many there are.
-        seed: of everything that is drawn.
+        n_clients: how many clients there are.
+        seed: what everything random is drawn from.
     """
 
     def __init__(self, habits: Habits, n_clients: int, seed: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from sortition.aggregation.clipping import clip_rows
 from sortition.core.arrays import Array, Floats, Ids
@@ -82,19 +83,33 @@ class CohortAtWork:
     seconds: Floats
 
 
+NOBODY_AT_WORK = CohortAtWork(
+    cohort=Cohort(NOBODY, np.empty(0)),
+    members=SentCohort(NOBODY, NOBODY),
+    end=RoundEnd(answered=np.empty(0, bool), late=np.empty(0, bool), seconds=0.0),
+    answering=NOBODY,
+    seconds=np.empty(0),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class SoundUpdates:
     """The updates that a step is made of.
 
     Attributes:
         rows: (k, P) one update per client; empty for a cohort that was folded.
+        losses: (k,) mean training losses of these clients.
         total: (P,) the weighted sum of the updates of a folded cohort; None where the rows are there.
         norm_limit: the largest length that the guards allow an update, and their combination.
     """
 
     rows: Vector
+    losses: npt.NDArray[np.float32]
     total: Vector | None = None
     norm_limit: float = math.inf
+
+
+NO_UPDATES = SoundUpdates(rows=np.empty((0, 0), np.float32), losses=np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +253,9 @@ class Stopwatch:
 class CurrentRound:
     """The round that is being played, from its choice to its record.
 
+    What a later stage fills is empty before it: :meth:`Simulation.dispatch` sets ``training`` and ``at_work``,
+    :meth:`Simulation.collect` sets ``updates``.
+
     Attributes:
         world: the clients, with this round's owners of data and states of optimisers.
         t: the index of the round.
@@ -250,12 +268,11 @@ class CurrentRound:
         wall_seconds_asking: wall-clock seconds that questions took.
         seconds_asking: simulated seconds that questions took.
         training: what is to be trained.
-        opened_at: the wall-clock second at which the first half was over.
-        nobody_eligible: whether the policy leaves out everybody who is there.
+        opened_at: the wall-clock second at which the first half of the round was over.
+        nobody_eligible: whether the policy leaves out everybody who can be reached.
         sent_cohorts: the cohorts that were sent to work.
         at_work: the cohort at work, where rounds do not overlap.
         updates: the updates that the step is made of.
-        losses: (k,) mean training losses of their clients.
         repeated: reports that came twice, or for a selection that was given up, by kind.
     """
 
@@ -269,13 +286,12 @@ class CurrentRound:
     n_late_answers: int = 0
     wall_seconds_asking: float = 0.0
     seconds_asking: float = 0.0
-    training: PendingTrainings = None  # type: ignore[assignment]  # given by dispatch
+    training: PendingTrainings = field(default_factory=PendingTrainings)
     opened_at: float = 0.0
     nobody_eligible: bool = False
     sent_cohorts: list[SentCohort] = field(default_factory=list)
-    at_work: CohortAtWork = None  # type: ignore[assignment]  # given by dispatch
-    updates: SoundUpdates = None  # type: ignore[assignment]  # given by collect
-    losses: Vector | None = None
+    at_work: CohortAtWork = NOBODY_AT_WORK
+    updates: SoundUpdates = NO_UPDATES
     repeated: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -304,9 +320,11 @@ def screen_updates(
 ) -> ScreenedTraining:
     """Let the guards judge updates (k, P); leave out those that they refuse, and shorten those that are too long."""
     lengths = row_norms(updates)
+    losses = outcome.losses
     refused, norm_limit = judge(outcome.ids, lengths)
     if refused:
         updates = np.delete(updates, list(refused), axis=0)
         lengths = np.delete(lengths, list(refused))
-    sound = SoundUpdates(rows=clip_rows(updates, lengths, norm_limit), norm_limit=norm_limit)
+        losses = np.delete(losses, list(refused))
+    sound = SoundUpdates(rows=clip_rows(updates, lengths, norm_limit), losses=losses, norm_limit=norm_limit)
     return ScreenedTraining(outcome, refused, sound)

@@ -28,14 +28,14 @@ WORDS = {
 
 @dataclass(frozen=True)
 class DeviceDescription:
-    """The devices of N clients.
+    """Describes the devices of N clients, for a reader of a study.
 
     Attributes:
         speed: (N,) examples per second.
         bandwidth_down: (N,) bytes per second from the server.
         bandwidth_up: (N,) bytes per second to the server.
         seconds: (N,) of a first training, with the model down and the update up, at a quiet hour or at midnight.
-        scores: (N,) by what devices can go with, such as ``large``.
+        scores: (N,) what the slow devices can have much of, by the value of ``Devices.slow``, such as ``large``.
         notes: sentences for a reader.
     """
 

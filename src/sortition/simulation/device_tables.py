@@ -39,7 +39,10 @@ class Device:
 
 
 def devices_of(rows: Iterable[Mapping[str, Any]], subject: str) -> tuple[Device, ...]:
-    """Return the rows of a table as devices; a wrong one is refused by its client's name, and so is a second row."""
+    """Return the rows of a table as devices; refuse a row that cannot be read, and a second row of one client.
+
+    Messages call the table ``subject``.
+    """
     devices: dict[int, Device] = {}
     for row in rows:
         device = _device(row, subject)

@@ -204,11 +204,11 @@ class Devices:
 
 @dataclass(frozen=True)
 class ClientData:
-    """What devices can go with.
+    """Holds what the speed of clients' devices can depend on.
 
     Attributes:
         sizes: (N,) training examples of each client.
-        label_counts: (N, classes) of them with each label; None where there are no labels.
+        label_counts: (N, classes) how many of them have each label; None where there are no labels.
     """
 
     sizes: Ids
@@ -233,7 +233,13 @@ class ClientData:
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """How a round ended: masks over the selected, and the seconds it took."""
+    """Says who answered a selection in time, and when the round was closed.
+
+    Attributes:
+        answered: (m,) a mask of the selected whose answers came in time.
+        late: (m,) a mask of those whose answers come after that.
+        seconds: how long the server waited.
+    """
 
     answered: npt.NDArray[np.bool_]
     late: npt.NDArray[np.bool_]
@@ -353,7 +359,7 @@ class Fleet:
 
     @cached_property
     def devices_differ(self) -> bool:
-        """Whether, at some moment, some clients compute or send faster than others."""
+        """Tell whether, at some moment, some clients compute or send faster than others."""
         if self.speeds_differ or self.devices.jitter or self._shift.any():
             return True
         return not (self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up))
@@ -420,8 +426,8 @@ class Fleet:
         in_time = first_come(ids, arrival, target, limit)
         late = np.isfinite(arrival) & ~in_time
         if in_time.sum() < min(target, ids.size) and limit < math.inf:
-            return RoundEnd(in_time, late, limit)
+            return RoundEnd(answered=in_time, late=late, seconds=limit)
         waited = seconds  # where nobody answers, until the slowest should have
         if in_time.any():
             waited = arrival[in_time]
-        return RoundEnd(in_time, late, float(waited.max(initial=0.0)))
+        return RoundEnd(answered=in_time, late=late, seconds=float(waited.max(initial=0.0)))

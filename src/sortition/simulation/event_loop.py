@@ -112,7 +112,7 @@ class OverlappingSimulation(Simulation):
 
     Attributes:
         pace: for cohorts of the size of this run.
-        work: selections with members at work, or whose updates wait for the step, by index.
+        selections: selections with members at work, or whose updates wait for the step, by index.
         flying: the work of each client that is at work.
         arrived: the work of each client whose update waits for the step.
     """
@@ -122,7 +122,7 @@ class OverlappingSimulation(Simulation):
         self.pace = setup.cohort_pace
         self._is_buffered = setup.pace.kind == "buffered"
         self._is_adaptive = setup.pace.is_adaptive
-        self.work: dict[int, SelectionAtWork] = {}
+        self.selections: dict[int, SelectionAtWork] = {}
         self.flying: dict[int, ClientWork] = {}
         self.arrived: dict[int, ClientWork] = {}
         self._queue: list[tuple[float, int]] = []  # when each client's work ends, and its id
@@ -131,19 +131,19 @@ class OverlappingSimulation(Simulation):
         self._ended_now: dict[int, ClientWork] = {}  # work that ended since the last step without an update
         self._replaced: list[int] = []  # clients at work whose ids others took since the last step
         self._untrained: dict[int, SelectionAtWork] = {}  # selections whose training waits, by index
-        self._last_step = 0.0  # the simulated second at which it was made
-        self.last_seconds: dict[int, float] = {}  # of each client's last training, where steps follow them
+        self._last_step = 0.0  # the simulated second at which the last step was made
+        self.last_seconds: dict[int, float] = {}  # how long each client's last training took, where steps follow it
 
-    def take_over(self, work: dict[int, SelectionAtWork], flying: dict[int, ClientWork]) -> None:
+    def take_over(self, selections: dict[int, SelectionAtWork], flying: dict[int, ClientWork]) -> None:
         """Go on with work that was in flight when a checkpoint was written."""
-        self.work = work
+        self.selections = selections
         self.flying = flying
         self._queue = [(flight.ends, flight.client) for flight in flying.values()]
         heapq.heapify(self._queue)
         untrained = {
             flight.selection for flight in flying.values() if flight.ending is None and not self._is_trained(flight)
         }
-        self._untrained = {index: work[index] for index in sorted(untrained)}
+        self._untrained = {index: selections[index] for index in sorted(untrained)}
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class OverlappingSimulation(Simulation):
         self.current.world = world
         world.cache = RoundCache(world, self.params, self.registrar.index, version=version)
         is_idle = self.setup.reachable(version, self.clock).copy()
-        is_idle[[*self.flying, *self.arrived, *self._ended_now]] = False  # a client has one place per step
+        is_idle[[*self.flying, *self.arrived, *self._ended_now]] = False  # nobody works twice for one step
         return self._admitted(np.flatnonzero(is_idle), version)
 
     def _drop_replaced(self) -> None:
@@ -194,7 +194,7 @@ class OverlappingSimulation(Simulation):
         limit = self.pace.deadline_after(self.recent_durations)
         to_train = self._send(members, t, examples, limit)
         if ids.size:
-            self.work[t] = SelectionAtWork(
+            selection = SelectionAtWork(
                 index=t,
                 version=self.registrar.version,
                 clock=world.fleet.clock,
@@ -203,7 +203,8 @@ class OverlappingSimulation(Simulation):
                 tracked=tracked_by(self.reported),
                 unfinished=set(ids.tolist()),
             )
-            self._untrained[t] = self.work[t]
+            self.selections[t] = selection
+            self._untrained[t] = selection
         self._check_memory()
         if self.pace.settings.kind == "rounds":
             self._open_selection = OpenSelection(
@@ -212,7 +213,8 @@ class OverlappingSimulation(Simulation):
                 n_at_work=int(ids.size),
                 closes=self.clock + limit if ids.size else math.inf,
             )
-        if current.training is None:  # a refill before the step trains with the step
+        is_first_selection = len(current.sent_cohorts) == 1
+        if is_first_selection:  # later ones, which fill places before the step, train with the step
             current.training = self._awaited_trainings()
 
     def _send(self, members: SentCohort, t: int, examples: Ids, limit: float) -> Ids:
@@ -234,7 +236,7 @@ class OverlappingSimulation(Simulation):
             ending, seconds_to_end = self._ending(training_seconds, silence, limit)
             if ending is None:
                 to_train.append(client)
-            work = ClientWork(
+            flight = ClientWork(
                 client=client,
                 selection=t,
                 ends=self.clock + seconds_to_end,
@@ -243,8 +245,8 @@ class OverlappingSimulation(Simulation):
                 ending=ending,
                 uploads=not silence or fate == "after",
             )
-            self.flying[client] = work
-            heapq.heappush(self._queue, (work.ends, client))
+            self.flying[client] = flight
+            heapq.heappush(self._queue, (flight.ends, client))
         return np.array(to_train, np.int64)
 
     def _ending(self, seconds: float, silence: str, limit: float) -> tuple[Ending | None, float]:
@@ -263,16 +265,16 @@ class OverlappingSimulation(Simulation):
 
     def _check_memory(self) -> None:
         """Refuse to hold more models than fit into memory."""
-        n_models = len({work.version for work in self.work.values()})
+        n_models = len({selection.version for selection in self.selections.values()})
         self.pace.check_models(n_models, len(self.flying) + len(self.arrived), self.params.size)
 
     def _awaited_trainings(self) -> PendingTrainings:
         """Return all trainings that wait, if one of them is needed for the coming step; otherwise none."""
         if not self._untrained:
-            return PendingTrainings(())
+            return PendingTrainings()
         if self._is_buffered and not self._needed_selections() & self._untrained.keys():
-            return PendingTrainings(())
-        return PendingTrainings([work.training() for work in self._untrained.values()])
+            return PendingTrainings()
+        return PendingTrainings([selection.training() for selection in self._untrained.values()])
 
     def _needed_selections(self) -> set[int]:
         """Return the selections whose updates make the coming step, where updates are buffered."""
@@ -295,11 +297,11 @@ class OverlappingSimulation(Simulation):
         return np.array(sorted(self.arrived), np.int64)
 
     def n_waiting(self) -> int:
-        """Return how many they are."""
+        """Return how many clients' updates wait for the step."""
         return len(self.arrived)
 
     def has_enough(self) -> bool:
-        """Say whether the step is due: by its updates, or by the clock."""
+        """Tell whether enough updates have arrived for the step, or its time has come."""
         if self._is_buffered:
             return self.pace.is_buffered_step_due(
                 n_waiting=len(self.arrived), clock=self.clock, earliest_step=self._earliest_step()
@@ -332,8 +334,8 @@ class OverlappingSimulation(Simulation):
         if not queue:
             return {}
         ends, client = queue[0]
-        opened = self._open_selection
-        closes = opened.closes
+        open_selection = self._open_selection
+        closes = open_selection.closes
         if self._is_adaptive and self.arrived:
             closes = self._earliest_step()
         if ends > closes:
@@ -343,10 +345,10 @@ class OverlappingSimulation(Simulation):
         if ends > self.clock:
             self.clock = ends
         flight = self.flying.pop(client)
-        if flight.selection == opened.index:
-            opened.n_at_work -= 1
+        if flight.selection == open_selection.index:
+            open_selection.n_at_work -= 1
             if flight.ending is None:
-                opened.n_arrived += 1
+                open_selection.n_arrived += 1
         if flight.ending is None:
             self.arrived[client] = flight
             if self._is_adaptive:
@@ -356,24 +358,24 @@ class OverlappingSimulation(Simulation):
         return {client: flight.ending}
 
     def _end_without_update(self, flight: ClientWork) -> None:
-        """Charge work that came to nothing."""
+        """Charge work that gives no update, and forget it."""
         self.current.ledger.passes["wasted"] += flight.examples
         self.current.ledger.charge_training(NOBODY, n_answered=0, n_wasted=int(flight.uploads))
         self.note_durations(np.empty(0), n_unanswered=1)
         self._ended_now[flight.client] = flight
         self._forget(flight.selection, [flight.client])
 
-    def _forget(self, selection: int, clients: Collection[int]) -> None:
-        """Forget the models and results of members of a selection whose work has ended."""
-        work = self.work[selection]
-        work.unfinished.difference_update(clients)
-        work.cache.forget(clients)
-        if not work.unfinished:
-            del self.work[selection]
-            self._untrained.pop(selection, None)
+    def _forget(self, index: int, clients: Collection[int]) -> None:
+        """Forget the results of members of selection ``index`` whose work has ended; after the last one, its model."""
+        selection = self.selections[index]
+        selection.unfinished.difference_update(clients)
+        selection.cache.forget(clients)
+        if not selection.unfinished:
+            del self.selections[index]
+            self._untrained.pop(index, None)
 
     def _train_cohort(self) -> None:
-        """Train nobody yet: what a step needs is trained when it is due."""
+        """Train nobody here: :meth:`collect` trains what the step needs."""
 
     # -- the step ------------------------------------------------------------------------------------------------------
 
@@ -383,12 +385,10 @@ class OverlappingSimulation(Simulation):
         ids = self.registrar.flights.sort_by_selection(self.waiting())
         flights = [self.arrived[client] for client in ids.tolist()]
         parts = _by_selection(flights)
-        idle_seconds = 0.0
-        if current.training is not None:
-            idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
+        idle_seconds = time.perf_counter() - current.opened_at - current.training.seconds
         self._train_what_is_needed(parts)
         outcome = current.world.outcome(
-            [(self.work[selection].cache, ids[rows]) for selection, rows in parts.items()],
+            [(self.selections[index].cache, ids[rows]) for index, rows in parts.items()],
             self.reported,
             durations=np.array([flight.seconds for flight in flights]),
         )
@@ -398,21 +398,21 @@ class OverlappingSimulation(Simulation):
         reports = self._keep_results(screened, self._arriving_reports(outcome, parts), examples)
         self.note_durations(outcome.durations, n_unanswered=0)
         self.arrived = {}
-        for selection, rows in parts.items():
-            self._forget(selection, ids[rows].tolist())
+        for index, rows in parts.items():
+            self._forget(index, ids[rows].tolist())
         current.watch.lap("train", less=idle_seconds)
         durations = outcome.durations[screened.is_sound]
         return Arrivals(screened.sound_ids, screened.reasons, durations=durations, reports=reports)
 
     def _train_what_is_needed(self, needed_selections: Collection[int]) -> None:
         """Train everything that waits, if the step needs some of it and nobody trained it beforehand."""
-        self._untrained = {index: work for index, work in self._untrained.items() if not work.is_trained}
-        if any(selection in self._untrained for selection in needed_selections):
-            train_all([PendingTrainings([work.training() for work in self._untrained.values()])])
+        self._untrained = {index: selection for index, selection in self._untrained.items() if not selection.is_trained}
+        if any(index in self._untrained for index in needed_selections):
+            train_all([PendingTrainings([selection.training() for selection in self._untrained.values()])])
             self._untrained = {}
 
     def _is_trained(self, flight: ClientWork) -> bool:
-        return self.work[flight.selection].has_trained(flight.client)
+        return self.selections[flight.selection].has_trained(flight.client)
 
     def _arriving_updates(self, outcome: CohortReturn, parts: Mapping[int, slice]) -> Vector:
         """Return the updates as they arrive (k, P), some of them damaged."""
@@ -420,8 +420,8 @@ class OverlappingSimulation(Simulation):
         if not faults.faults.damaged:
             return outcome.deltas
         updates = [np.empty((0, self.params.size), np.float32)]
-        for selection, rows in parts.items():
-            updates.append(stack_received_updates(faults.updates(selection, _part_of(outcome, rows)), self.params))
+        for index, rows in parts.items():
+            updates.append(stack_received_updates(faults.updates(index, _part_of(outcome, rows)), self.params))
         return np.concatenate(updates)
 
     def _arriving_reports(self, outcome: CohortReturn, parts: Mapping[int, slice]) -> dict[str, Answers]:
@@ -429,7 +429,7 @@ class OverlappingSimulation(Simulation):
         faults = self.setup.faults
         if not faults.faults.damaged:
             return dict(outcome.reports)
-        reports = [faults.reports(selection, _part_of(outcome, rows)) for selection, rows in parts.items()]
+        reports = [faults.reports(index, _part_of(outcome, rows)) for index, rows in parts.items()]
         if len(reports) == 1:
             return reports[0]
         return {name: _joined_answers([part[name] for part in reports]) for name in outcome.reports}
@@ -441,7 +441,7 @@ class OverlappingSimulation(Simulation):
         return self.registrar.flights.weigh(ids, discounts, pace.normalise).weights
 
     def drop(self, ids: Ids) -> None:
-        """Forget updates that are too stale."""
+        """Drop the updates of these clients, which are too stale."""
         for client in ids.tolist():
             self._end_without_update(self.arrived.pop(client))
 
@@ -470,7 +470,7 @@ def _by_selection(flights: list[ClientWork]) -> dict[int, slice]:
 
 
 def _part_of(outcome: CohortReturn, rows: slice) -> CohortReturn:
-    """Return some rows."""
+    """Return some rows of what came back."""
     reports = {name: Reading(reading.ids[rows], reading.values[rows]) for name, reading in outcome.reports.items()}
     return CohortReturn(
         ids=outcome.ids[rows],

@@ -109,7 +109,7 @@ class Churn:
 
     @classmethod
     def none(cls, t: int, n_clients: int) -> Churn:
-        """Return that nobody is away, and everybody holds their own data."""
+        """Return a round's churn in which nobody is away and everybody holds their own data."""
         return cls(t=t, away=np.zeros(n_clients, bool), owners=np.arange(n_clients), taken_ids=NOBODY)
 
 
@@ -213,7 +213,7 @@ class FaultDraws:
         return _rows(reading, is_in_time), _rows(reading, is_late)
 
     def damage(self, t: int, reading: Reading) -> Answers:
-        """Return the same answer with some rows damaged."""
+        """Return the rows as they arrive, some of them damaged."""
         return damaged(reading, self._damages(t, "answers", reading.ids))
 
     def fates(self, t: int, ids: Ids) -> tuple[Array, Floats]:
@@ -237,12 +237,12 @@ class FaultDraws:
         kinds = self._damages(t, "reports", outcome.ids)
         return {name: damaged(reading, kinds) for name, reading in outcome.reports.items()}
 
-    def _damages(self, t: int, what: str, ids: Ids) -> Array:
-        """Return how what clients send is damaged (k,): −1 for sound, else an index of DAMAGES."""
+    def _damages(self, t: int, kind_of_message: str, ids: Ids) -> Array:
+        """Return how each client's message is damaged (k,): −1 for sound, else an index of DAMAGES."""
         kinds = np.full(ids.size, -1)
         rate = self.faults.damaged
         if rate:
-            draws = self._draws(f"damaged {what}", t)[ids]
+            draws = self._draws(f"damaged {kind_of_message}", t)[ids]
             is_damaged = draws < rate  # below the rate draws are uniform, so their share of it decides the kind
             kind = draws[is_damaged] / rate * len(DAMAGES)
             kinds[is_damaged] = np.minimum(kind, len(DAMAGES) - 1).astype(np.int64)
@@ -291,7 +291,12 @@ def damaged(reading: Reading, kinds: Array) -> Answers:
 
 
 def damaged_updates(deltas: Vector, kinds: Array) -> Vector | list[Vector]:
-    """Return the updates with their damage; a list of rows where shapes differ."""
+    """Return the updates with their damage; a list of rows where shapes differ.
+
+    Args:
+        deltas: (k, P) sound updates.
+        kinds: (k,) how each is damaged: −1 not at all, else an index of DAMAGES.
+    """
     if not (kinds >= 0).any():
         return deltas
     rows = [np.asarray(_damaged_row(row, kind), np.float32) for row, kind in zip(deltas, kinds, strict=True)]

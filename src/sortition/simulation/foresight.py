@@ -13,7 +13,7 @@ from sortition.simulation.faults import FATES
 from sortition.simulation.setup import Setup
 
 MANY_ROUNDS = 1_000  # a limit that takes more is noted
-MARGIN = 10.0  # times the most rounds: questions and idle time are not foreseen, and may make rounds so much costlier
+UNFORESEEN = 10.0  # so many times costlier may questions and idle time, which are not foreseen, make a round
 
 
 def usual_round(setup: Setup) -> dict[Currency, float]:
@@ -59,7 +59,7 @@ def foreseen_rounds(setup: Setup) -> float:
 def check_limit(setup: Setup) -> None:
     """Refuse a limit of cost that is out of reach, where nothing else was to end the run."""
     n_rounds = foreseen_rounds(setup)
-    if setup.horizon is None and n_rounds > MARGIN * MOST_ROUNDS:
+    if setup.horizon is None and n_rounds > UNFORESEEN * MOST_ROUNDS:
         rule = f"within reach in {MOST_ROUNDS:,} rounds, the most that a run has"
         hint = f"It takes {_rounds_in_words(n_rounds)}. Lower it, or give rounds beside it."
         raise bad("until", rule, str(setup.until), hint)
@@ -73,10 +73,10 @@ def remarks(setup: Setup) -> list[str]:
 def _limit_remarks(setup: Setup) -> list[str]:
     """Remark on a limit of cost that takes very many rounds, or more than a run has."""
     n_rounds = foreseen_rounds(setup)
-    most = setup.most_rounds
+    most_rounds = setup.most_rounds
     sentence = f"until: {setup.until} take {_rounds_in_words(n_rounds)}, by data and devices"
-    if n_rounds > most:
-        return [f"{sentence}; a run ends after {most:,} rounds, and may not reach them."]
+    if n_rounds > most_rounds:
+        return [f"{sentence}; a run ends after {most_rounds:,} rounds, and may not reach them."]
     if setup.horizon is None and n_rounds > MANY_ROUNDS:
         return [f"{sentence}."]
     return []

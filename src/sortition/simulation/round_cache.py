@@ -141,7 +141,7 @@ class PendingTrainings:
         seconds: their share of the wall-clock seconds of a training together.
     """
 
-    parts: Sequence[PendingTraining]
+    parts: Sequence[PendingTraining] = ()
     seconds: float = 0.0
 
 
@@ -292,7 +292,7 @@ class SimClient:
 
     @property
     def label_counts(self) -> Array:
-        """Return examples per label (C,)."""
+        """Return how many examples of each label the client has (C,)."""
         world = self._cache.world
         if not world.classes:
             return world.label_counts[self._client]
@@ -361,12 +361,12 @@ class SimResult:
 
     @property
     def loss(self) -> float:
-        """Return mean batch loss along the path."""
+        """Return the mean loss of the batches that the client trained on."""
         return float(self._block.losses[self._row])
 
     @property
     def steps(self) -> int:
-        """Return SGD steps."""
+        """Return how many SGD steps the client took."""
         return int(self._block.steps[self._row])
 
     @property
@@ -376,7 +376,7 @@ class SimResult:
 
     @cached_property
     def dispersion(self) -> float:
-        """Spread of the stochastic gradients; the training is repeated where it was not measured."""
+        """Return the spread of the stochastic gradients; the training is repeated where it was not measured."""
         return float(self._measured("dispersion"))
 
     def rms_loss(self, part: str) -> float:
@@ -392,7 +392,7 @@ class SimResult:
 
     @property
     def duration(self) -> float:
-        """Return seconds from receiving the model to having answered."""
+        """Return the seconds from when the client receives the model until it has answered."""
         return float(self._cache.world.costs.seconds(np.array([self._client]), self._cache.t)[0])
 
     def outputs(self, inputs: Array) -> Array:

@@ -236,13 +236,15 @@ class _Checkpoint:
 def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], dict[str, object]]:
     """Return work in flight as named arrays and a JSON-able header; between two steps no update waits."""
     arrays: dict[str, Array] = {}
-    for work in simulation.work.values():
-        arrays[f"work.{work.index}.to_train"] = work.to_train
-        arrays[f"model.{work.version}"] = work.cache.params
-        arrays |= _export_trained(work)
+    selections = simulation.selections.values()
+    for selection in selections:
+        arrays[f"work.{selection.index}.to_train"] = selection.to_train
+        arrays[f"model.{selection.version}"] = selection.cache.params
+        arrays |= _export_trained(selection)
     header: dict[str, object] = {
         "work": [
-            {"index": work.index, "version": work.version, "clock": work.clock} for work in simulation.work.values()
+            {"index": selection.index, "version": selection.version, "clock": selection.clock}
+            for selection in selections
         ],
         "flights": [_export_flight(flight) for flight in simulation.flying.values()],
     }
@@ -252,47 +254,53 @@ def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], d
 
 
 def _export_flight(flight: ClientWork) -> dict[str, object]:
+    """Return the work of one client as JSON holds it."""
     entry = flight._asdict()
     ending = entry.pop("ending")
-    return {**entry, "fate": None if ending is None else ending.fate, "reason": "" if ending is None else ending.reason}
+    if ending is None:
+        return {**entry, "fate": None, "reason": ""}
+    return {**entry, "fate": ending.fate, "reason": ending.reason}
 
 
-def _export_trained(work: SelectionAtWork) -> dict[str, Array]:
-    """Return what is trained of the members that are at work."""
-    clients = [client for client in sorted(work.unfinished) if work.cache.has_trained(client)]
+def _export_trained(selection: SelectionAtWork) -> dict[str, Array]:
+    """Return the results of those members that have trained, and whose work has not ended."""
+    clients = [client for client in sorted(selection.unfinished) if selection.cache.has_trained(client)]
     if not clients:
         return {}
-    results = [work.cache.trained(client) for client in clients]
-    arrays: dict[str, Array] = {f"work.{work.index}.trained": np.array(clients, np.int64)}
+    results = [selection.cache.trained(client) for client in clients]
+    arrays: dict[str, Array] = {f"work.{selection.index}.trained": np.array(clients, np.int64)}
     for name in TRAINED_FIELDS:
         columns = [getattr(block, name) for block, _ in results]
         if all(column is not None for column in columns):
             rows = [column[row] for column, (_, row) in zip(columns, results, strict=True)]
-            arrays[f"work.{work.index}.{name}"] = np.stack(rows)
+            arrays[f"work.{selection.index}.{name}"] = np.stack(rows)
     return arrays
 
 
 def _restore_work(path: str | Path, simulation: OverlappingSimulation, arrays: Arrays, header: Header) -> None:
     """Take over work in flight; refuse it where it is damaged, or is not the work that the selection knows of."""
     try:
-        models = {int(entry["version"]): _model(arrays, int(entry["version"]), simulation) for entry in header["work"]}
-        flights = [_flight(entry) for entry in header["flights"]]
-        selections = [_work(entry, arrays, models, simulation) for entry in header["work"]]
+        models = {
+            int(entry["version"]): _read_model(arrays, int(entry["version"]), simulation) for entry in header["work"]
+        }
+        flights = [_read_flight(entry) for entry in header["flights"]]
+        read_selections = [_read_selection(entry, arrays, models, simulation) for entry in header["work"]]
         last_seconds = {int(client): float(seconds) for client, seconds in arrays.get("last_seconds", ())}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{path} is damaged: its work in flight cannot be read: {error!r}.") from None
-    work = {selection.index: selection for selection in selections}
+    selections = {selection.index: selection for selection in read_selections}
     clients = sorted(flight.client for flight in flights)
-    has_all_selections = {flight.selection for flight in flights} == work.keys()
+    has_all_selections = {flight.selection for flight in flights} == selections.keys()
     if clients != simulation.registrar.in_flight.tolist() or not has_all_selections:
         raise StorageError(f"{path} is damaged: its work in flight is not that of its selection.")
     for flight in flights:
-        work[flight.selection].unfinished.add(flight.client)
-    simulation.take_over(work, {flight.client: flight for flight in flights})
+        selections[flight.selection].unfinished.add(flight.client)
+    simulation.take_over(selections, {flight.client: flight for flight in flights})
     simulation.last_seconds = last_seconds
 
 
-def _model(arrays: Arrays, version: int, simulation: OverlappingSimulation) -> Vector:
+def _read_model(arrays: Arrays, version: int, simulation: OverlappingSimulation) -> Vector:
+    """Return a version of the model that somebody still trains."""
     model = arrays[f"model.{version}"]
     if model.shape != simulation.params.shape or model.dtype != np.float32 or not np.isfinite(model).all():
         raise ValueError(f"the model of version {version}")
@@ -300,7 +308,8 @@ def _model(arrays: Arrays, version: int, simulation: OverlappingSimulation) -> V
     return model
 
 
-def _flight(entry: Header) -> ClientWork:
+def _read_flight(entry: Header) -> ClientWork:
+    """Return the work of one client."""
     ending = None
     if entry["fate"] is not None:
         ending = Ending(entry["fate"], str(entry["reason"]))
@@ -315,7 +324,7 @@ def _flight(entry: Header) -> ClientWork:
     )
 
 
-def _work(
+def _read_selection(
     entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulation: OverlappingSimulation
 ) -> SelectionAtWork:
     """Return one selection at work, with what its members have trained."""

@@ -27,7 +27,7 @@ from sortition.simulation.world import World
 
 
 class Reachability(Protocol):
-    """Who is reachable when; the modes of :mod:`sortition.availability` are such."""
+    """Says which clients are reachable in a round, as the modes of :mod:`sortition.availability` do."""
 
     def at(self, t: int) -> Array:
         """Return a mask (N,) of the clients that can be reached in round t."""
@@ -36,7 +36,7 @@ class Reachability(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """What is played.
+    """Holds everything that a simulation is made of.
 
     Attributes:
         world: the clients, with local rule and devices.

@@ -508,7 +508,7 @@ class Simulation:
     def _keep_results(
         self, screened: ScreenedTraining, reports: dict[str, Answers], examples: Ids
     ) -> dict[str, Answers]:
-        """Keep the results of a training for the step: sound updates, their losses, optimisers' states.
+        """Keep the results of a training for the step: sound updates with their losses, and optimisers' states.
 
         Return what the clients of sound updates, and the server, report.
 
@@ -521,7 +521,6 @@ class Simulation:
         outcome = screened.outcome
         current.ledger.charge_reports(self.reported, outcome.reports)
         current.updates = screened.updates
-        current.losses = outcome.losses[screened.is_sound]
         sound_ids = screened.sound_ids
         if screened.refused:
             reports = {name: _restricted(answers, sound_ids) for name, answers in reports.items()}
@@ -552,7 +551,8 @@ class Simulation:
         sound_ids = np.delete(ids, list(refused_rows))
         if refused_rows and sound_ids.size:  # the others train once more, to the same bits
             _, _, total = self._train_and_sum(sound_ids, cohort.weights_of(sound_ids)[0], ())
-        return ScreenedTraining(outcome, refused_rows, SoundUpdates(rows=outcome.deltas, total=total))
+        losses = np.delete(outcome.losses, list(refused_rows))
+        return ScreenedTraining(outcome, refused_rows, SoundUpdates(rows=outcome.deltas, losses=losses, total=total))
 
     def _folds(self, n_clients: int) -> bool:
         """Say whether a cohort is larger than one block, and nothing looks at single updates.
@@ -685,8 +685,9 @@ class Simulation:
         record["steps"] = ledger.steps
         record["clock"] = self.clock
         record["train_loss"] = None
-        if current.losses is not None and current.losses.size:
-            record["train_loss"] = float(current.losses.mean(dtype=np.float64))
+        losses = current.updates.losses
+        if losses.size:
+            record["train_loss"] = float(losses.mean(dtype=np.float64))
         faults = self._faults(everybody_sent)
         if faults:
             record["faults"] = faults

@@ -108,7 +108,7 @@ class Costs:
 
     @cached_property
     def _unique_sizes(self) -> tuple[Ids, Ids]:
-        """Return the different sizes of clients, and which of them each client has."""
+        """Return the sizes that occur (u,), and for each client the position of its own among them (N,)."""
         return np.unique(self.training_parts.sizes, return_inverse=True)
 
     @property
@@ -204,7 +204,7 @@ class Evaluator:
         return means(hits.astype(np.float32)[index], sizes)
 
     def _client_metrics(self, objective: Objective, params: Vector) -> Floats:
-        """Evaluate clients in blocks whose outputs are in memory together."""
+        """Return the task's metric of each client (N,); the outputs of one block of clients are in memory at a time."""
         scores = []
         block: list[int] = []
         n_examples = 0
@@ -296,7 +296,7 @@ class World:
             train_inputs,
             data.y_train,
             rule,
-            data.classes,
+            classes=data.classes,
             device=device,
             engine=engine,
             precision=precision,
@@ -465,7 +465,8 @@ class World:
         if question.after is None:
             return self._answers(self._cache_of(params, t), question.signal, question.ids)
         trial_model = self.rehearse(params, question.after, t)
-        cache = RoundCache(self, trial_model, t, "rehearsal", self._cache_of(params, t).version)
+        version = self._cache_of(params, t).version
+        cache = RoundCache(self, trial_model, t, purpose="rehearsal", version=version)
         return self._answers(cache, question.signal, question.ids)
 
     def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> PendingTraining:
@@ -512,7 +513,7 @@ class World:
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """Return the model that a cohort would give; its training has randomness of its own."""
         version = self._cache_of(params, t).version
-        deltas = RoundCache(self, params, t, "rehearsal", version).updates(cohort.ids)
+        deltas = RoundCache(self, params, t, purpose="rehearsal", version=version).updates(cohort.ids)
         return params + weighted_sum(cohort.weights, self._updates_as_sent(cohort.ids, deltas))
 
     def _answers(self, cache: RoundCache, signal: Signal, ids: Ids) -> Reading:

@@ -20,7 +20,7 @@ from sortition.core.validation import translate_error
 from sortition.learning.rule import LocalRule
 from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.reference_lines import REFERENCES
-from sortition.results.schema import DEEPEST, is_too_deep
+from sortition.results.schema import MOST_LEVELS, is_too_deep
 from sortition.studies import method_entries
 from sortition.studies.config import Federation, Method, Named, RunConfig, validated
 from sortition.studies.folder_names import can_name_folder, check_distinct
@@ -95,10 +95,10 @@ def read(path: str | Path) -> TomlTable:
 
 
 def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, subject: str = "study") -> StudyPlan:
-    """Resolve a study's table and the ``--set`` options into runs; messages call the study ``who``."""
+    """Resolve a study's table and the ``--set`` options into runs; messages call the study ``subject``."""
     study_table = _with_method_tables(table)
     if is_too_deep(study_table):
-        raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
+        raise bad("study", f"of at most {MOST_LEVELS} tables within each other", "more")
     shared_assignments = []
     for text in sets:
         if text.startswith(("setting.", "sweep.")):

@@ -69,7 +69,7 @@ def flat_options(run: RunConfig) -> dict[str, TrackedValue]:
     return flat
 
 
-def _package(name: str) -> ModuleType:
+def _import_package(name: str) -> ModuleType:
     """Return a tracker's package, or raise how to install it."""
     try:
         return importlib.import_module(name)
@@ -86,7 +86,7 @@ class Tracker(Callback, ABC):
 
     def check(self) -> None:
         """Raise where its package is not installed."""
-        _package(self.package)
+        _import_package(self.package)
 
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
         """Open the tracker's run with the configuration; a resumed run goes on after its last round."""
@@ -140,7 +140,7 @@ class TensorBoard(Tracker):
 
     def open(self, tags: Mapping[str, str], options: Mapping[str, TrackedValue], played: int) -> None:
         """Open the event file."""
-        _package("tensorboard")
+        _import_package("tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
         parts = [f"seed-{value}" if key == "seed" else value for key, value in tags.items()]
@@ -173,7 +173,7 @@ class MLflow(Tracker):
 
     def open(self, tags: Mapping[str, str], options: Mapping[str, TrackedValue], played: int) -> None:
         """Begin an MLflow run with the configuration as its parameters."""
-        mlflow = _package("mlflow")
+        mlflow = _import_package("mlflow")
         if self.uri is not None:
             mlflow.set_tracking_uri(self.uri)
         mlflow.set_experiment(self.experiment)
@@ -187,11 +187,11 @@ class MLflow(Tracker):
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log one metric for each figure."""
-        _package("mlflow").log_metrics(dict(values), step=step)
+        _import_package("mlflow").log_metrics(dict(values), step=step)
 
     def close(self, completed: bool) -> None:
         """End the MLflow run; one that was stopped or failed is marked as killed."""
-        _package("mlflow").end_run("FINISHED" if completed else "KILLED")
+        _import_package("mlflow").end_run("FINISHED" if completed else "KILLED")
 
 
 class _WandBRun(Protocol):
@@ -220,7 +220,7 @@ class WandB(Tracker):
     def open(self, tags: Mapping[str, str], options: Mapping[str, TrackedValue], played: int) -> None:
         """Begin a run with the configuration."""
         values = list(tags.values())
-        self._run = _package("wandb").init(
+        self._run = _import_package("wandb").init(
             project=self.project,
             mode=self.mode,
             dir=None if self.folder is None else str(self.folder),
@@ -245,17 +245,18 @@ class WandB(Tracker):
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
 
 
-def make_trackers(chosen: Iterable[Named]) -> list[Callback]:
-    """Make the trackers that a study's file names; a missing package or a wrong option is an error at once."""
-    callbacks: list[Callback] = []
-    for tracker in chosen:
-        if tracker.name not in TRACKERS:
-            raise unknown("tracker", tracker.name, TRACKERS)
-        cls = TRACKERS[tracker.name]
-        allowed = list(inspect.signature(cls).parameters)
-        for key in tracker.options:
-            if key not in allowed:
-                raise unknown("key", key, allowed, f"track {tracker.name}")
-        _package(tracker.name)
-        callbacks.append(cls(**tracker.options))
-    return callbacks
+def make_trackers(entries: Iterable[Named]) -> list[Callback]:
+    """Make the trackers that a study's file names; refuse an unknown name or option, and a package that is missing."""
+    trackers: list[Callback] = []
+    for entry in entries:
+        if entry.name not in TRACKERS:
+            raise unknown("tracker", entry.name, TRACKERS)
+        tracker_class = TRACKERS[entry.name]
+        option_names = list(inspect.signature(tracker_class).parameters)
+        for key in entry.options:
+            if key not in option_names:
+                raise unknown("key", key, option_names, f"track {entry.name}")
+        tracker = tracker_class(**entry.options)
+        tracker.check()
+        trackers.append(tracker)
+    return trackers

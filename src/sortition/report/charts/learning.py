@@ -277,7 +277,7 @@ def draw_charts(setting: Setting, look: Look) -> list[Chart]:
                 caption=_caption_text(setting, width, _band_text(rows)),
                 hint=f"{_hint_text(setting)} {HINT}".lstrip(),
                 reading=_reading_sentence(_line_text(width), _band_text(rows)),
-                drawing=_draw_curves(setting, metric, look, width, _band_text(rows)),
+                drawing=_draw_curves(setting, metric, look=look, width=width, band=_band_text(rows)),
                 tables={
                     f"curves_{metric}": rows,
                     f"curves_{metric}_names": _name_rows(rows, look.height(HEIGHT), by="smoothing"),

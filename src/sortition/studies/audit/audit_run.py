@@ -97,7 +97,7 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
         finding.faults.append(f"The run cannot be replayed: {error}")
         return
     if has_events(entries):
-        _examine_events(run, entries, records, finding, header, registrar)
+        _examine_events(run, entries=entries, records=records, finding=finding, header=header, registrar=registrar)
         return
     if not run.done:  # killed or read between two writes, one file is ahead of the other
         common = min(len(entries), len(records))

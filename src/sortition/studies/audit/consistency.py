@@ -115,19 +115,19 @@ class Difference:
     """What a log and a record say differently of one round.
 
     Attributes:
-        what: the name of the value, such as "cohort".
+        name: the name of the value, such as "cohort".
         logged: the value in the log.
         recorded: the value in the record.
     """
 
-    what: str
+    name: str
     logged: Any
     recorded: Any
 
     def text(self, file: str, names: ClientNames) -> str:
         """Say the difference in words; clients that only one of both has are named where they have names."""
-        text = f"{self.what}: the log has {json_value(self.logged)}; {file} has {json_value(self.recorded)}."
-        if names and self.what in LISTS_OF_CLIENTS:
+        text = f"{self.name}: the log has {json_value(self.logged)}; {file} has {json_value(self.recorded)}."
+        if names and self.name in LISTS_OF_CLIENTS:
             only_logged = [client for client in self.logged if client not in self.recorded]
             only_recorded = [client for client in self.recorded if client not in self.logged]
             if only_logged:

@@ -18,12 +18,12 @@ from sortition.studies.audit.log_reader import Log
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a run or a federation recorded.
+    """Holds what a run or a federation recorded.
 
     Attributes:
         log: its audit log; None where there is none.
         history: its history; None for a run of a study.
-        names: of its clients.
+        names: the names of its clients.
         warnings: what a reader must know first.
     """
 

@@ -29,7 +29,7 @@ from sortition.studies.workers.scheduler import Event
 
 @dataclass
 class Execution:
-    """What became of a plan.
+    """Says what became of a plan's runs.
 
     Attributes:
         out: the folder of its runs.

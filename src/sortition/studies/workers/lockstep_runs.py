@@ -38,7 +38,7 @@ def _in_lockstep(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[
 
 
 class _StartedRun:
-    """A run on its way, and the training before which it stopped."""
+    """Holds a run that is being played, and the training that it waits for."""
 
     training: PendingTrainings
 

@@ -25,7 +25,7 @@ WAIT_SECONDS = 0.5  # that a call waits for something new
 
 
 class RayWorker:
-    """Plain Python: on a cluster it is an actor, in a test it is called directly."""
+    """Plays runs that a scheduler sends; on a cluster it is a Ray actor, in a test it is called directly."""
 
     def __init__(self, objects: Mapping[str, RegisteredObject] | None = None) -> None:
         python_objects.receive(objects or {})

@@ -122,7 +122,7 @@ J = TypeVar("J")
 
 
 class Scheduler(ABC, Generic[W, J]):
-    """Workers and the jobs, or groups of them, that wait for them."""
+    """Gives jobs, or groups of them, to workers that are idle, and passes on what the workers report."""
 
     def __init__(self, jobs: Sequence[J], on_event: OnEvent) -> None:
         self.jobs = jobs
@@ -131,10 +131,10 @@ class Scheduler(ABC, Generic[W, J]):
         self.workers: list[W] = []
 
     def run(self) -> bool:
-        """Play all jobs, and return whether all were played: Ctrl-C lets the rounds in progress end."""
+        """Play all jobs; return True, or False after Ctrl-C, which lets the rounds in progress end."""
         with interruptible() as pressed:
             try:
-                while self._busy() or (self.waiting_jobs and not pressed()):
+                while self._is_busy() or (self.waiting_jobs and not pressed()):
                     if pressed():
                         for worker in self.workers:
                             worker.stop()
@@ -145,7 +145,8 @@ class Scheduler(ABC, Generic[W, J]):
                 self.stop_workers()
             return not pressed()
 
-    def _busy(self) -> bool:
+    def _is_busy(self) -> bool:
+        """Tell whether a worker plays a job."""
         return any(worker.job_index is not None for worker in self.workers)
 
     def _submit_waiting(self) -> None:

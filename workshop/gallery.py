@@ -74,9 +74,10 @@ INTRODUCTION = """# Gallery: studies by question
 
 Each study below is one file. It runs unchanged, on the digits that come with Sortition, in a minute or two. Take
 the study whose question is nearest to yours, and put in your data, model and method
-([how a study file works](studies.md)). Each section begins with what its runs answer; the details give every
-difference with its 95 % interval ([how methods are compared](statistics.md)). These are small studies, with the
-seeds of their files. They show how to ask a question; they decide nothing about your federation.
+([how a study file works](studies.md)). Each section begins with what its runs answer: a number marked *undecided* is
+not shown to differ from what it is compared with. The details give every difference with its 95 % interval
+([how methods are compared](statistics.md)). These are small studies, with the seeds of their files. They show how to
+ask a question; they decide nothing about your federation.
 
 Where devices differ in speed, methods are compared at equal simulated seconds, and a verdict says how much traffic they
 had in that time (*the same*: within 5 %). Where traffic is the cost, they are compared at equal traffic, elsewhere over

@@ -132,7 +132,7 @@ def test_the_page_answers_explains_and_shows_the_file_as_it_is(example):
     assert f"(images/gallery/{example.name}.svg)" in section
     assert f"{command_text(example)}\n\nIts file:\n\n```toml\n{example.text.rstrip()}\n```" in section
     prose = re.sub(r"```.*?```|`[^`]*`", "", section, flags=re.DOTALL)
-    assert "--" not in prose  # the site would make a dash of it
+    assert " --" not in prose  # the site would make a dash of it
     assert ".md](" not in section
 
 

@@ -69,7 +69,7 @@ def test_the_readme_answers_in_two_clicks_what_newcomers_ask():
     readme = (ROOT / "README.md").read_text()
     top = readme[: readme.index("## Compare methods")]
     for words, page, answer in (
-        ("a study that asks my question", "docs/gallery.md", "Three hospitals: need I wait for all of them"),
+        ("a study that asks my question", "docs/gallery.md", "Three hospitals: do I need to wait for all of them"),
         ("plug it into Flower", "docs/flower.md", "SelectorStrategy"),
         ("add my own method", "docs/tutorials/own-method.md", "One file, one class"),
         ("what the statistics mean", "docs/statistics.md", "undecided"),

@@ -16,6 +16,7 @@ from scipy.stats import sem, t
 
 from sortition import Feedback, Round
 from sortition.core import import_policy
+from sortition.selectors import discover
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import check_runs
 from sortition.testing import check_selector
@@ -100,8 +101,10 @@ def test_the_page_of_adversaries_begins_with_the_figures_of_its_table():
     assert f"does so with {attacked[1]} methods" in opening
 
 
-def test_readme_and_first_page_say_of_their_picture_what_it_shows():
+def test_readme_and_first_page_say_how_many_methods_there_are_and_what_their_picture_shows():
     pages = [" ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/index.md")]
+    for text in pages:
+        assert f"It has {len(discover())} methods" in text
     picture = (ROOT / "docs" / "images" / "who-is-chosen.svg").read_text()
     times = re.findall(r"each client (\d+) to (\d+) times", picture)
     assert len(times) == 3
@@ -241,7 +244,6 @@ def test_the_loop_of_the_aggregation_page(tmp_path):
 
 
 def test_the_list_of_methods_has_every_method():
-    from sortition.selectors import discover
 
     text = (ROOT / "docs" / "methods" / "index.md").read_text()
     assert [name for name in discover() if f"({name}.md)" not in text] == []
@@ -267,7 +269,6 @@ def test_the_defaults_of_compare_are_those_that_the_documents_give():
 
 def test_the_readme_names_every_method_that_the_leaderboard_lacks():
     from sortition.leaderboard.published import load_published
-    from sortition.selectors import discover
 
     rows = {row.row for row in load_published().tracks["seconds"].rows}
     lacks = set(discover()) - rows

@@ -118,9 +118,17 @@ def _default_sentences(board: TrackBoard) -> list[str]:
     if OWN not in board.complete or not other_rows:
         return []
     tests = board.tests_against(OWN, other_rows)
-    separated = [row for row in other_rows if tests[row].separated]
     own_gain = board.weighted_gain(OWN)
-    ahead = [row for row in separated if board.weighted_gain(row) < own_gain]
+    ahead: list[str] = []
+    behind: list[str] = []
+    undecided: list[str] = []
+    for row in other_rows:
+        if not tests[row].separated:
+            undecided.append(row)
+        elif board.weighted_gain(row) < own_gain:
+            ahead.append(row)
+        else:
+            behind.append(row)
     sentence = (
         f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(ahead)} of {len(other_rows)} "
         "methods of others besides uniform"
@@ -128,9 +136,7 @@ def _default_sentences(board: TrackBoard) -> list[str]:
     if ahead:
         largest = max(tests[row].adjusted for row in ahead)
         sentence += f" (Wilcoxon over federations, Holm over {len(other_rows)} tests: p ≤ {largest:.2g})"
-    sentence += _rows_clause("not separated", [row for row in other_rows if row not in separated])
-    sentence += _rows_clause("behind", [row for row in separated if row not in ahead])
-    return [f"{sentence}."]
+    return [f"{sentence}{_rows_clause('not separated', undecided)}{_rows_clause('behind', behind)}."]
 
 
 def _rows_clause(words: str, rows: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ from html import escape
 from pathlib import Path
 
 from sortition.leaderboard.entries import BASELINE
+from sortition.leaderboard.our_default import OWN
 from sortition.leaderboard.published import Published, PublishedTrack
-from sortition.leaderboard.track_tables import OWN
 from workshop import DOCS
 from workshop.leaderboard_top import Place, best_places
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
+from sortition.leaderboard.our_default import OWN
 from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack, load_published
 from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
 from sortition.leaderboard.suite import load_suite
-from sortition.leaderboard.track_tables import OWN
 from sortition.leaderboard.variants import plain_rows
 from sortition.results.table import Table
 from workshop import DOCS, ROOT
@@ -34,6 +34,7 @@ UNSEPARATED = (
     "federations (p = {p:.2g})."
 )
 AHEAD = "{track}, our variant `{form}` ranks above it ({gain})."
+TUNED = "{track}, with [every method tuned](docs/leaderboard-rules.md#default-and-tuned), ours gains {gain}, {verdict}."
 
 
 def top_table(board: Board) -> Table:
@@ -94,7 +95,23 @@ def _ahead(track: PublishedTrack, words: str) -> str:
     return ""
 
 
-REMARKS = (_unseparated, _ahead)
+def _tuned(track: PublishedTrack, words: str) -> str:
+    """Say what ours gains where every method is tuned; empty where that is unknown or not separated from uniform."""
+    tuned = track.tuned
+    if tuned is None or not tuned.row.separated:
+        return ""
+    undecided = [f"`{row}` ({gain:+z.1f})" for row, gain in tuned.undecided.items()]
+    behind = [f"`{row}` ({gain:+z.1f})" for row, gain in tuned.behind.items()]
+    clauses = []
+    if undecided:
+        clauses.append(f"not separated from {', '.join(undecided)}")
+    if behind:
+        clauses.append(f"beaten by {', '.join(behind)}")
+    verdict = " and ".join(clauses) or "ahead of every method of others, and separated from it"
+    return TUNED.format(track=words.capitalize(), gain=f"{tuned.row.gain:+z.1f}", verdict=verdict)
+
+
+REMARKS = (_unseparated, _ahead, _tuned)
 
 
 def _row_of(track: PublishedTrack, name: str) -> PublishedRow | None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 
 from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
+from sortition.leaderboard.our_default import OWN
 from sortition.leaderboard.published import STANDINGS_FILE, Published, PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
-from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
-from sortition.leaderboard.track_tables import OWN
+from sortition.leaderboard.track_boards import DEFAULT, TUNED, boards_by_title
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.table import Table
 from workshop.leaderboard_site import RESULTS
@@ -34,12 +34,12 @@ KNOWLEDGE = {  # what a server may know, in words → information classes that n
 
 
 def published_standings(suite: TrackSuite, configurations: Configurations, results: pl.DataFrame) -> Published:
-    """Return the default tables that are complete."""
+    """Return the default tables that are complete, and what the tuned ones say of our default."""
     tracks = {}
     for track in TRACKS:
-        board = boards_by_title(suite, track, configurations, results)[DEFAULT]
-        if len(board.complete) > 1:
-            tracks[track] = published_track(board)
+        boards = boards_by_title(suite, track, configurations, results)
+        if len(boards[DEFAULT].complete) > 1:
+            tracks[track] = published_track(boards[DEFAULT], boards.get(TUNED))
     return Published(suite=suite.version, tracks=tracks)
 
 

@@ -11,11 +11,12 @@ import polars as pl
 from sortition import selectors
 from sortition.leaderboard.entrants import BASELINE, Configurations, load_configurations
 from sortition.leaderboard.inference import RowStanding, TrackBoard
+from sortition.leaderboard.our_default import OWN
 from sortition.leaderboard.published import PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.standings import points_text
 from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
-from sortition.leaderboard.track_tables import OWN, family_table, sensitivity_table, verdict_sentences
+from sortition.leaderboard.track_tables import family_table, sensitivity_table, verdict_sentences
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.statistics import LEVEL
 from sortition.results.table import Table

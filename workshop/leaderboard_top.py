@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sortition.leaderboard.entries import BASELINE
+from sortition.leaderboard.our_default import OWN
 from sortition.leaderboard.published import PublishedRow, PublishedTrack
-from sortition.leaderboard.track_tables import OWN
 
 PLACES = 5  # shown, and the baseline
 

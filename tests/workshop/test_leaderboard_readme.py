@@ -14,7 +14,7 @@ from workshop.readme_bullets import bullets
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import default_entries
-from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack
+from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack, PublishedTuned
 from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.variants import plain_rows
@@ -59,6 +59,22 @@ def track(rows):
 
 def top_in_one_line(published):
     return " ".join(top_of_tracks(published).split())
+
+
+@pytest.mark.parametrize(
+    ("undecided", "behind", "words"),
+    [
+        ({"fedcs": 6.94}, {}, "ours gains +8.2, not separated from `fedcs` (+6.9)."),
+        ({"fedcs": 6.94}, {"oort": 9.0}, "not separated from `fedcs` (+6.9) and beaten by `oort` (+9.0)."),
+        ({}, {}, "ours gains +8.2, ahead of every method of others, and separated from it."),
+    ],
+)
+def test_the_readme_says_who_is_level_with_ours_once_every_method_is_tuned(undecided, behind, words):
+    default = track({"microcosm": 8.0, "fedcs": 4.0, "uniform": 0.0})
+    tuned = PublishedTuned(row=track({"microcosm": 8.2}).rows[0], undecided=undecided, behind=behind)
+    seconds = default.model_copy(update={"tuned": tuned})
+    assert words in top_in_one_line(Published(suite="suite-2-x", tracks={"seconds": seconds}))
+    assert "every method tuned" not in top_in_one_line(Published(suite="suite-2-x", tracks={"seconds": default}))
 
 
 def test_a_complete_track_of_suite_2_takes_the_place_of_suite_1():

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from sortition.leaderboard.inference import RowStanding, TrackBoard
+from sortition.leaderboard.our_default import OWN, default_against_others
 from sortition.studies.config import validated
 
 STANDINGS_FILE = Path(__file__).parent / "suite-2-standings.json"
@@ -51,17 +52,34 @@ class PublishedRow(BaseModel):
         return f"{self.row} {self.gain_text}"
 
 
+class PublishedTuned(BaseModel):
+    """Our default where every method takes the best of its few configurations on the tuning cells.
+
+    Attributes:
+        row: its row in the tuned table.
+        undecided: gains in points of the methods of others from which it is not separated, by name.
+        behind: gains of those from which it is separated and that gain more.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    row: PublishedRow
+    undecided: dict[str, float]
+    behind: dict[str, float]
+
+
 class PublishedTrack(BaseModel):
     """The default table of one track.
 
     Attributes:
         cells: how many held-out cells it is of.
         rows: the best mean rank first; the baseline is among them.
+        tuned: our default in the tuned table; None where that table is not complete.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     cells: int
     rows: tuple[PublishedRow, ...]
+    tuned: PublishedTuned | None = None
 
     def best(self, allowed: Collection[str], number: int) -> list[PublishedRow]:
         """Return the first rows among those that are allowed and gain over uniform."""
@@ -69,17 +87,35 @@ class PublishedTrack(BaseModel):
 
 
 class Published(BaseModel):
-    """All default tables of the suite that are complete, by track."""
+    """All default tables of the suite that are complete, by track, and where our default stands in the tuned ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     suite: str
     tracks: dict[str, PublishedTrack]
 
 
-def published_track(board: TrackBoard) -> PublishedTrack:
-    """Return what is published of a board's standings; points are rounded to a hundredth."""
+def published_track(board: TrackBoard, tuned_board: TrackBoard | None = None) -> PublishedTrack:
+    """Return what is published of a track's standings; points are rounded."""
     rows = tuple(_published_row(standing) for standing in board.standings())
-    return PublishedTrack(cells=len(board.cells), rows=rows)
+    tuned = None if tuned_board is None else _published_tuned(tuned_board)
+    return PublishedTrack(cells=len(board.cells), rows=rows, tuned=tuned)
+
+
+def _published_tuned(board: TrackBoard) -> PublishedTuned | None:
+    """Return where our default stands in the tuned table; None where rows are missing."""
+    verdict = default_against_others(board)
+    if verdict is None or board.unfinished:
+        return None
+    standing = next(standing for standing in board.standings() if standing.row == OWN)
+    return PublishedTuned(
+        row=_published_row(standing),
+        undecided={row: _points(board.weighted_gain(row)) for row in verdict.undecided},
+        behind={row: _points(board.weighted_gain(row)) for row in verdict.behind},
+    )
+
+
+def _points(share: float) -> float:
+    return round(100 * share, 4)  # finer than any page shows, so that pages do not round twice
 
 
 def _published_row(standing: RowStanding) -> PublishedRow:
@@ -88,13 +124,13 @@ def _published_row(standing: RowStanding) -> PublishedRow:
         row=standing.row,
         information=standing.information,
         rank=round(standing.ranks["area"], 2),
-        gain=round(100 * standing.gain, 2),
-        low=round(100 * standing.low, 2),
-        high=round(100 * standing.high, 2),
+        gain=_points(standing.gain),
+        low=_points(standing.low),
+        high=_points(standing.high),
         separated=test is not None and test.separated,
         p=None if test is None else float(f"{test.adjusted:.2g}"),
         better=standing.better,
-        end_gain=round(100 * standing.end_gain, 2),
+        end_gain=_points(standing.end_gain),
     )
 
 

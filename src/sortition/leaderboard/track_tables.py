@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from sortition.leaderboard.entrants import BASELINE
 from sortition.leaderboard.inference import SECONDS, CorrectedTest, RowStanding, TrackBoard
+from sortition.leaderboard.our_default import OWN, default_against_others
 from sortition.leaderboard.standings import points_text
 from sortition.leaderboard.tracks import FAMILIES
 from sortition.results.table import Table
-
-OWN = "microcosm"  # rows of our own method begin with it
 
 
 def p_text(test: CorrectedTest | None) -> str:
@@ -113,30 +112,19 @@ def _leader_sentence(standings: Sequence[RowStanding]) -> str:
 
 
 def _default_sentences(board: TrackBoard) -> list[str]:
-    """Say from which methods of others our default, which `auto` takes, is separated; Holm over these tests."""
-    other_rows = [row for row in board.complete if not row.startswith(OWN) and row != BASELINE]
-    if OWN not in board.complete or not other_rows:
+    """Say from which methods of others our default is separated."""
+    verdict = default_against_others(board)
+    if verdict is None:
         return []
-    tests = board.tests_against(OWN, other_rows)
-    own_gain = board.weighted_gain(OWN)
-    ahead: list[str] = []
-    behind: list[str] = []
-    undecided: list[str] = []
-    for row in other_rows:
-        if not tests[row].separated:
-            undecided.append(row)
-        elif board.weighted_gain(row) < own_gain:
-            ahead.append(row)
-        else:
-            behind.append(row)
     sentence = (
-        f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(ahead)} of {len(other_rows)} "
-        "methods of others besides uniform"
+        f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(verdict.ahead)} of "
+        f"{verdict.others} methods of others besides uniform"
     )
-    if ahead:
-        largest = max(tests[row].adjusted for row in ahead)
-        sentence += f" (Wilcoxon over federations, Holm over {len(other_rows)} tests: p ≤ {largest:.2g})"
-    return [f"{sentence}{_rows_clause('not separated', undecided)}{_rows_clause('behind', behind)}."]
+    if verdict.largest_p is not None:
+        sentence += f" (Wilcoxon over federations, Holm over {verdict.others} tests: p ≤ {verdict.largest_p:.2g})"
+    sentence += _rows_clause("not separated", verdict.undecided)
+    sentence += _rows_clause("behind", verdict.behind)
+    return [f"{sentence}."]
 
 
 def _rows_clause(words: str, rows: Sequence[str]) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.leaderboard.small_tracks import write_suite
 from workshop.leaderboard_budgets import dry_run, round_clock, with_budget, write_budgets
+from workshop.leaderboard_site import RESULTS
 
-from sortition.leaderboard.tracks import load_tracks
+from sortition.leaderboard.tracks import TRACKS, load_tracks
+from workshop import DOCS
 
 SUITE = load_tracks()
 
@@ -38,3 +41,13 @@ def test_missing_budgets_are_written_and_others_stay(tmp_path: Path) -> None:
 def test_clocks_have_three_digits() -> None:
     assert round_clock(14324.4) == 14300.0
     assert round_clock(2.6951) == 2.7
+
+
+def test_the_rules_say_how_long_the_stored_runs_took() -> None:
+    hours = {
+        track: sum(pl.read_parquet(path)["seconds"].sum() for path in (RESULTS / track).glob("*.parquet")) / 3600
+        for track in TRACKS
+    }
+    by_track = ", ".join(f"`{track}` {taken:.1f}" for track, taken in hours.items())
+    rules = " ".join((DOCS / "leaderboard-rules.md").read_text(encoding="utf-8").split())
+    assert f"the stored runs add up to {sum(hours.values()):.1f} hours on the clock ({by_track})" in rules

@@ -43,3 +43,5 @@ def test_bounds_and_what_is_measured_stand_side_by_side(tmp_path):
     assert float(proxy[1][2]) < float(proxy[0][2])
     (represented,) = rows(theory_bounds.representation_bound(context, kinds=[3], clients=6, size=3))[2:]
     assert float(represented[1]) <= 1
+    (drift,) = rows(theory_bounds.drift_bound(context, trade_offs=[1.0], rounds=20))[2:]
+    assert float(drift[1]) <= 1

@@ -28,13 +28,17 @@ OURS = """\
 `{own}` is [our own method](docs/methods/{own}.md) in the form that `auto` uses by default. Sorted by mean rank, not by
 gain. *Blue*: separated from uniform by [Wilcoxon's test](docs/leaderboard-rules.md#statistics) over all federations,
 corrected for all methods; *grey*: not separated, even if the interval excludes zero. [The board](docs/leaderboard-2.md)
-has all methods, two more tracks (rounds that overlap; clients that attack), and the federations where others win."""
+has all methods, all tracks, and the federations where others win."""
 UNSEPARATED = (
     "**{track}, no method, ours included, is shown to be better than uniform**: ours gained in {better} of {cells} "
     "federations (p = {p:.2g})."
 )
 AHEAD = "{track}, our variant `{form}` ranks above it ({gain})."
 TUNED = "{track}, with [every method tuned](docs/leaderboard-rules.md#default-and-tuned), ours gains {gain}, {verdict}."
+# Where another method stands before ours, by track: what the track is.
+LOST_TRACKS = {"adversaries": "where a tenth of the clients attack", "overlap": "where rounds overlap"}
+BEATEN = "{place}, `{other}` gains {other_gain}, ours {gain}"
+SINKS = "{place}, ours ends {loss} points below uniform (`{other}`: {other_end})"
 
 
 def top_table(board: Board) -> Table:
@@ -73,6 +77,7 @@ def top_of_tracks(published: Published) -> str:
         parts += [_track_table(published.tracks[track]) for track in complete]
     parts.append(wrapped(OURS.format(own=OWN)))
     remarks = [remark(published.tracks[track], SHOWN_TRACKS[track]) for track in complete for remark in REMARKS]
+    remarks.append(_lost_tracks(published))
     parts.append("\n".join(wrapped(f"- {remark}", indent="  ") for remark in remarks if remark))
     return "\n\n".join(parts)
 
@@ -109,6 +114,29 @@ def _tuned(track: PublishedTrack, words: str) -> str:
         clauses.append(f"beaten by {', '.join(behind)}")
     verdict = " and ".join(clauses) or "ahead of every method of others, and separated from it"
     return TUNED.format(track=words.capitalize(), gain=f"{tuned.row.gain:+z.1f}", verdict=verdict)
+
+
+def _lost_tracks(published: Published) -> str:
+    """Say on which other tracks a method of others is before ours, or ours ends below uniform; empty on none."""
+    clauses = []
+    for name, place in LOST_TRACKS.items():
+        track = published.tracks.get(name)
+        ours = None if track is None else _row_of(track, OWN)
+        if track is None or ours is None:
+            continue
+        others = [row for row in track.rows if not row.row.startswith(OWN)]
+        best = max(others, key=lambda row: row.gain)
+        best_at_end = max(others, key=lambda row: row.end_gain)
+        if best.gain > ours.gain:
+            gains = {"other_gain": f"{best.gain:+z.1f}", "gain": f"{ours.gain:+z.1f}"}
+            clauses.append(BEATEN.format(place=place, other=best.row, **gains))
+        elif ours.end_gain < 0:
+            end = {"loss": f"{-ours.end_gain:.1f}", "other_end": f"{best_at_end.end_gain:+z.1f}"}
+            clauses.append(SINKS.format(place=place, other=best_at_end.row, **end))
+    if not clauses:
+        return ""
+    text = "; ".join(clauses)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 REMARKS = (_unseparated, _ahead, _tuned)

@@ -15,8 +15,8 @@ from sortition.leaderboard.our_default import OWN
 from sortition.leaderboard.published import PublishedTrack, published_track
 from sortition.leaderboard.run_rows import read_cells
 from sortition.leaderboard.standings import points_text
-from sortition.leaderboard.track_boards import DEFAULT, boards_by_title
-from sortition.leaderboard.track_tables import family_table, sensitivity_table, verdict_sentences
+from sortition.leaderboard.track_boards import DEFAULT, TUNED, boards_by_title
+from sortition.leaderboard.track_tables import LEAST_SHOWN, family_table, sensitivity_table, verdict_sentences
 from sortition.leaderboard.tracks import TRACKS, TrackSuite, load_tracks
 from sortition.results.statistics import LEVEL
 from sortition.results.table import Table
@@ -37,11 +37,12 @@ QUESTIONS = {  # of the tracks
 }
 INTRODUCTION = """# Leaderboard
 
-![Points of accuracy over uniform sampling, by rounds and by the clock: the five best methods of each track and uniform\
- sampling](images/leaderboard-2.svg)
+![Points of accuracy over uniform sampling, by rounds and by the clock: our default, the best methods of others and\
+ uniform sampling](images/leaderboard-2.svg)
 
 Which clients should train next? Every method ran with its default parameters in federations that were fixed
-beforehand. The figures are of the held-out ones, on which nothing was tuned. *Gain*: points of accuracy, averaged over
+beforehand, with five seeds each (three where clients train a CNN). The figures are of the held-out ones, on which
+nothing was tuned. *Gain*: points of accuracy, averaged over
 the run, over uniform sampling, with a 95 % interval. `microcosm` and its variants are ours, as are the federations;
 nobody else has run them again yet.
 
@@ -91,7 +92,7 @@ def summary_page(suite: TrackSuite, configurations: Configurations, results: pl.
             parts.append(NOT_RUN.format(runs=runs_of_track))
         for title, board in boards_of_track.items():
             if board.complete:
-                parts += _board_parts(title, board)
+                parts += _board_parts(title, board, default=boards_of_track[DEFAULT])
         parts.append(DETAILS.format(title="The federations", text=_cells_table(suite, track).markdown()))
     parts.append(WORDS.format(version=suite.version))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
@@ -130,9 +131,10 @@ def _unbroken(gain_text: str) -> str:
     return gain_text.replace(" ", NO_BREAK)
 
 
-def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
-    ranking = board.ranking()
+def _board_parts(title: str, board: TrackBoard, default: TrackBoard) -> Iterator[str]:
     yield f"### {title.capitalize()} parameters"
+    if title == TUNED:
+        yield _tuning_sentences(board, default)
     if board.unfinished:
         n_unfinished = len(board.unfinished)
         yield PRELIMINARY.format(n_unfinished=n_unfinished, n_rows=n_unfinished + len(board.complete))
@@ -144,13 +146,39 @@ def _board_parts(title: str, board: TrackBoard) -> Iterator[str]:
         yield f"Not finished, hence without a rank: {', '.join(lacking)}."
     if board.over_cap:
         yield f"Without a rank, since they took more hours than the rules allow: {', '.join(board.over_cap)}."
-    yield (
-        f"Mean ranks that are {ranking.critical:.2f} or more apart differ by Nemenyi's test at 5 % "
-        f"(Friedman: p = {ranking.p:.1g})."
-    )
+    yield _nemenyi_sentences(board)
     yield DETAILS.format(title="Gains by family of federations", text=family_table(board).markdown())
     sensitivity = f"{sensitivity_table(board).markdown()}\n\n{_least_cells_sentence(len(board.complete) - 1)}"
     yield DETAILS.format(title="Who leads without one data set", text=sensitivity)
+
+
+def _tuning_sentences(board: TrackBoard, default: TrackBoard) -> str:
+    """Say how configurations were chosen, and whom that helped."""
+    before = {standing.row: standing for standing in default.standings()}
+    rows = [standing for standing in board.standings() if standing.row in before and standing.row != BASELINE]
+    n_same = sum(standing.configuration == before[standing.row].configuration for standing in rows)
+    worse = [standing.row for standing in rows if 100 * (standing.gain - before[standing.row].gain) <= -LEAST_SHOWN]
+    sentences = [
+        "Every method takes the best of up to four configurations, chosen on other federations with three seeds and "
+        f"without a CNN ([the rule](leaderboard-rules.md#default-and-tuned)). {n_same} of {len(rows)} rows keep their "
+        "default."
+    ]
+    if worse:
+        sentences.append(f"On the held-out federations these gain less than with their default: {', '.join(worse)}.")
+    return " ".join(sentences)
+
+
+def _nemenyi_sentences(board: TrackBoard) -> str:
+    """Say which mean ranks differ by Nemenyi's test, and whether uniform's does from any better one."""
+    ranking = board.ranking()
+    sentences = (
+        f"Mean ranks that are {ranking.critical:.2f} or more apart differ by Nemenyi's test at 5 % "
+        f"(Friedman: p = {ranking.p:.1g})."
+    )
+    lead = ranking.ranks[BASELINE] - min(ranking.ranks.values())
+    if lead < ranking.critical:
+        sentences += f" By it, no method is separated from uniform and better: the first is {lead:.2f} ahead."
+    return sentences
 
 
 def _least_cells_sentence(n_tests: int) -> str:

@@ -6,7 +6,7 @@ import re
 
 from sortition import selectors
 from sortition.leaderboard.board import Board
-from sortition.leaderboard.published import Published, load_published
+from sortition.leaderboard.published import Published, PublishedTrack, load_published
 from sortition.leaderboard.standings import gain_and_interval
 from sortition.reproduction.index import load_items
 from workshop import DOCS
@@ -43,7 +43,7 @@ GAIN_BY_CLOCK = (
     "`auto` runs our own method, [Microcosm](docs/methods/microcosm.md), which uses label counts, sketches of updates "
     "and training times. In {n_cells} [simulated federations](docs/leaderboard-2.md) of fast and slow devices, on "
     "which nothing was tuned, it gained {gain} points over uniform sampling in the same time, in accuracy averaged "
-    "over the run (`{other}`, the best of others: {other_gain}), and {end_gain} at the end (`{other_at_end}`: "
+    "over the run (`{other}`, the best of others: {other_gain}{tuned}), and {end_gain} at the end (`{other_at_end}`: "
     "{other_end}). {by_rounds}"
 )
 BY_ROUNDS = "Compared by rounds, it is not shown to be better."
@@ -97,11 +97,19 @@ def _gain_by_clock(published: Published) -> str:
         gain=ours.gain_text,
         other=best.row,
         other_gain=f"{best.gain:+z.1f}",
+        tuned=_once_tuned(track, best.row),
         end_gain=f"{ours.end_gain:+z.1f}",
         other_at_end=best_at_end.row,
         other_end=f"{best_at_end.end_gain:+z.1f}",
         by_rounds=_by_rounds(published),
     ).rstrip()
+
+
+def _once_tuned(track: PublishedTrack, other: str) -> str:
+    """Say what the best of others gains once every method is tuned, if ours is not separated from it then."""
+    if track.tuned is None or other not in track.tuned.undecided:
+        return ""
+    return f"; tuned {track.tuned.undecided[other]:+z.1f}, not separated from ours"
 
 
 def _by_rounds(published: Published) -> str:

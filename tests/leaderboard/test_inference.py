@@ -155,10 +155,42 @@ def test_words_say_where_our_own_method_loses(tmp_path: Path) -> None:
     suite = made_up_suite(tmp_path, cells=3)
     levels = {"uniform": [0.5, 0.5, 0.5], "microcosm": [0.7, 0.7, 0.4], "oort": [0.6, 0.8, 0.5]}
     words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
-    assert "in 2 of 3 federations another method beats it: cell-01 (oort, -10.0), cell-02" in words
-    assert "It does not gain over uniform in noise (by family)." in words
+    lost = "cell-01 (oort, by 10.0), cell-02 (uniform, by 10.0)"
+    assert f"In 2 of 3 federations microcosm is beaten by a method of others: {lost}." in words
+    assert "microcosm does not gain over uniform in noise (by family)." in words
+    assert "methods of others besides uniform" not in words  # our default is not separated from uniform
     assert "not separated from uniform in the tests of all rows against uniform (p = " in words
     assert "In the tests of the first row against every other row, it is separated from none of them" in words
+
+
+def test_the_losses_named_are_those_of_our_default_though_another_form_is_before_it(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path, cells=3)
+    levels = {
+        "uniform": [0.5, 0.5, 0.5],
+        "microcosm": [0.7, 0.7, 0.7],
+        "microcosm-secure": [0.8, 0.8, 0.8],
+        "oort": [0.6, 0.7001, 0.5],
+    }
+    words = " ".join(verdict_sentences(TrackBoard(suite, suite.cell, made_up_rows(suite, levels))))
+    assert "In 1 of 3 federations microcosm is beaten by a method of others: cell-01 (oort, by less than 0.1)." in words
+
+
+def test_words_say_whose_runs_ended_at_the_cap_before_the_time_budget(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path, cells=3, timed=True)
+    rows = made_up_rows(suite, {"uniform": [0.5] * 3, "fedcs": [0.6] * 3, "oort": [0.4] * 3})
+    cell = suite.cell[0]
+    assert cell.seconds is not None
+    cap = int(suite.setting(cell)["rounds"])
+    early = (pl.col("row") == "fedcs") & (pl.col("cell") == cell.name) & (pl.col("seed") < 2)
+    at_the_budget = (pl.col("row") == "oort") & (pl.col("cell") == cell.name)
+    rows = rows.with_columns(
+        rounds=pl.when(early | at_the_budget).then(cap).otherwise("rounds").cast(pl.Int32),
+        clock=pl.when(early).then(cell.seconds / 2).when(at_the_budget).then(cell.seconds).otherwise("clock"),
+    )
+    board = TrackBoard(suite, suite.cell, rows)
+    assert board.capped["fedcs"] == 2
+    assert board.capped["oort"] == 0
+    assert "of 9 a row: fedcs 2. What these rows" in " ".join(verdict_sentences(board))
 
 
 def test_words_say_from_whom_our_default_is_separated(tmp_path: Path) -> None:

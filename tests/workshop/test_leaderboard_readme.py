@@ -61,6 +61,20 @@ def top_in_one_line(published):
     return " ".join(top_of_tracks(published).split())
 
 
+def test_the_readme_says_on_which_other_tracks_ours_does_not_win():
+    seconds = track({"microcosm": 8.0, "fedcs": 4.0, "uniform": 0.0})
+    attacked = track({"fed-cbs": 9.2, "microcosm": 4.7, "uniform": 0.0})
+    sinking = track({"microcosm": 7.2, "fed-cbs": 5.0, "uniform": 0.0})
+    ours = sinking.rows[0].model_copy(update={"end_gain": -0.7})
+    sinking = sinking.model_copy(update={"rows": (ours, *sinking.rows[1:])})
+    tracks = {"seconds": seconds, "adversaries": attacked, "overlap": sinking}
+    words = top_in_one_line(Published(suite="suite-2-x", tracks=tracks))
+    assert "Where a tenth of the clients attack, `fed-cbs` gains +9.2, ours +4.7;" in words
+    assert "where rounds overlap, ours ends 0.7 points below uniform (`fed-cbs`: +2.5)." in words
+    won = Published(suite="suite-2-x", tracks={"seconds": seconds, "adversaries": seconds, "overlap": seconds})
+    assert "clients attack," not in top_in_one_line(won)
+
+
 @pytest.mark.parametrize(
     ("undecided", "behind", "words"),
     [
@@ -74,6 +88,8 @@ def test_the_readme_says_who_is_level_with_ours_once_every_method_is_tuned(undec
     tuned = PublishedTuned(row=track({"microcosm": 8.2}).rows[0], undecided=undecided, behind=behind)
     seconds = default.model_copy(update={"tuned": tuned})
     assert words in top_in_one_line(Published(suite="suite-2-x", tracks={"seconds": seconds}))
+    quoted = " ".join(bullets(board(table(SUITE, GAINS)), Published(suite="x", tracks={"seconds": seconds})).split())
+    assert ("; tuned +6.9, not separated from ours)" in quoted) == ("fedcs" in undecided)
     assert "every method tuned" not in top_in_one_line(Published(suite="suite-2-x", tracks={"seconds": default}))
 
 

@@ -90,6 +90,22 @@ def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame
     assert text.count("<summary>Who leads without one data set</summary>") == 6
 
 
+def test_the_page_in_markdown_says_how_methods_were_tuned_and_whom_that_did_not_help(results: pl.DataFrame) -> None:
+    page = summary_page(SUITE, CONFIGURATIONS, results)
+    tuned = page.partition("### Tuned parameters")[2].partition("| method")[0]
+    assert "chosen on other federations with three seeds and without a CNN" in tuned
+    n_rows = ROWS - 1  # without uniform
+    assert re.search(rf"\d+ of {n_rows} rows keep their default", tuned)
+    defaults = [entrant.configuration for entrant in CONFIGURATIONS.defaults()]
+    held_out = [cell.name for cell in SUITE.cells(half="held-out")]
+    lowered = pl.col("cell").is_in(held_out) & ~pl.col("configuration").is_in(defaults)
+    halved = pl.col("accuracies").list.eval(pl.element() / 2)
+    changed = results.with_columns(accuracies=pl.when(lowered).then(halved).otherwise("accuracies"))
+    assert "On the held-out federations these gain less than with their default: " in summary_page(
+        SUITE, CONFIGURATIONS, changed
+    )
+
+
 def test_a_table_with_unfinished_rows_is_called_preliminary(results: pl.DataFrame) -> None:
     finished = pl.col("row") != "active"
     text = summary_page(SUITE, CONFIGURATIONS, results.filter(finished | (pl.col("seed") != 4)))

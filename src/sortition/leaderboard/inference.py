@@ -183,6 +183,24 @@ class TrackBoard:
             if row not in self.complete and row not in self.over_cap
         }
 
+    @property
+    def runs_of_a_row(self) -> int:
+        """How many runs a complete row has."""
+        return sum(len(self._seeds_of(cell)) for cell in self.cells)
+
+    @cached_property
+    def capped(self) -> dict[str, int]:
+        """How many runs of each row ended with the most rounds allowed, before the time budget; empty by rounds."""
+        if not self.is_timed:
+            return {}
+        budgets = {cell.name: cell.seconds for cell in self.cells}
+        caps = {cell.name: int(self.suite.setting(cell)["rounds"]) for cell in self.cells}
+        counts = dict.fromkeys(self.complete, 0)
+        done = self.runs.filter(pl.col("row").is_in(self.complete) & (pl.col("status") == run_rows.DONE))
+        for row, cell, rounds, clock in done.select("row", "cell", "rounds", "clock").iter_rows():
+            counts[row] += rounds >= caps[cell] and clock < (budgets[cell] or 0)
+        return counts
+
     @cached_property
     def targets(self) -> dict[str, float]:
         """The target accuracy of each cell that is judged by time."""

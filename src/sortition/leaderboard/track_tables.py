@@ -11,6 +11,8 @@ from sortition.leaderboard.standings import points_text
 from sortition.leaderboard.tracks import FAMILIES
 from sortition.results.table import Table
 
+LEAST_SHOWN = 0.1  # points; a smaller lead is not written as 0.0
+
 
 def p_text(test: CorrectedTest | None) -> str:
     """Write the adjusted p of a test, and whether it separates."""
@@ -80,10 +82,15 @@ def verdict_sentences(board: TrackBoard) -> list[str]:
     standings = board.standings()
     if len(standings) < 2:
         return []
-    sentences = [_leader_sentence(standings), *_own_method_sentences(board, standings), *_default_sentences(board)]
+    sentences = [
+        _leader_sentence(standings),
+        *_own_method_sentences(board, standings),
+        *_default_sentences(board, standings),
+    ]
     beaten = [row.row for row in standings if row.baseline_test and row.baseline_test.separated and row.gain < 0]
     if beaten:
         sentences.append(f"Separated from uniform, and worse: {', '.join(beaten)}.")
+    sentences += _cap_sentences(board)
     return sentences
 
 
@@ -111,10 +118,11 @@ def _leader_sentence(standings: Sequence[RowStanding]) -> str:
     return sentence
 
 
-def _default_sentences(board: TrackBoard) -> list[str]:
-    """Say from which methods of others our default is separated."""
+def _default_sentences(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
+    """Say from which methods of others our default is separated; nothing where it is not separated from uniform."""
     verdict = default_against_others(board)
-    if verdict is None:
+    ours = next((row for row in standings if row.row == OWN), None)
+    if verdict is None or ours is None or ours.baseline_test is None or not ours.baseline_test.separated:
         return []
     sentence = (
         f"{OWN}, which `auto` takes by default, is ahead of, and separated from, {len(verdict.ahead)} of "
@@ -124,7 +132,7 @@ def _default_sentences(board: TrackBoard) -> list[str]:
         sentence += f" (Wilcoxon over federations, Holm over {verdict.others} tests: p ≤ {verdict.largest_p:.2g})"
     sentence += _rows_clause("not separated", verdict.undecided)
     sentence += _rows_clause("behind", verdict.behind)
-    return [f"{sentence}."]
+    return [f"{sentence}. This comparison is not one of the rules' tests: it was added after the runs."]
 
 
 def _rows_clause(words: str, rows: Sequence[str]) -> str:
@@ -135,25 +143,48 @@ def _rows_clause(words: str, rows: Sequence[str]) -> str:
 
 
 def _own_method_sentences(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
-    """Say where the best of our own rows is beaten by a row of others."""
+    """Say where our default, or the best of our rows if it has none, is beaten by a row of others."""
     our_standings = [row for row in standings if row.row.startswith(OWN)]
     other_standings = [row for row in standings if not row.row.startswith(OWN)]
     if not our_standings or not other_standings:
         return []
-    best_own = our_standings[0].row
-    means = board.means("area")
-    lost = []
-    for cell, by_row in means.items():
-        area, best = max((by_row[row.row], row.row) for row in other_standings)
-        if area > by_row[best_own]:
-            lost.append(f"{cell} ({best}, {points_text(by_row[best_own] - area)})")
+    ours = next((row for row in our_standings if row.row == OWN), our_standings[0])
+    lost = _lost_federations(board, ours.row, [row.row for row in other_standings])
     sentences = []
     if lost:
         sentences.append(
-            f"Of our own rows {best_own} is the best; in {len(lost)} of {len(means)} federations another method beats "
-            f"it: {', '.join(lost)}."
+            f"In {len(lost)} of {len(board.cells)} federations {ours.row} is beaten by a method of others: "
+            f"{', '.join(lost)}."
         )
-    weak = [family for family, gain in our_standings[0].by_family.items() if gain <= 0]
+    weak = [family for family, gain in ours.by_family.items() if gain <= 0]
     if weak:
-        sentences.append(f"It does not gain over uniform in {', '.join(weak)} (by family).")
+        sentences.append(f"{ours.row} does not gain over uniform in {', '.join(weak)} (by family).")
     return sentences
+
+
+def _lost_federations(board: TrackBoard, ours: str, others: Sequence[str]) -> list[str]:
+    """Return the federations in which another method is ahead of ours, with the best of them and its lead."""
+    lost = []
+    for cell, by_row in board.means("area").items():
+        area, best = max((by_row[row], row) for row in others)
+        if area > by_row[ours]:
+            lost.append(f"{cell} ({best}, {_lead_text(area - by_row[ours])})")
+    return lost
+
+
+def _lead_text(difference: float) -> str:
+    """Write by how many points another method is ahead."""
+    return f"by {100 * difference:.1f}" if 100 * difference >= LEAST_SHOWN else f"by less than {LEAST_SHOWN}"
+
+
+def _cap_sentences(board: TrackBoard) -> list[str]:
+    """Say whose runs ended with the most rounds that a run may have, before the time budget."""
+    capped = {row: count for row, count in board.capped.items() if count}
+    if not capped:
+        return []
+    counts = ", ".join(f"{row} {count}" for row, count in sorted(capped.items(), key=lambda pair: (-pair[1], pair[0])))
+    return [
+        f"Runs that ended at the cap of {board.suite.most_rounds} R rounds before the time budget, and keep their last "
+        f"accuracy from there on, of {board.runs_of_a_row} a row: {counts}. What these rows would gain in the rest of "
+        "the time is not known."
+    ]

@@ -111,7 +111,7 @@ def normality(
                 stats.kstest(component, "norm").statistic,
                 *expected[position : position + 1],
             ]
-            table.rows.append([config.setting, str(position + 1), *[f"{figure:.3f}" for figure in figures]])
+            table.rows.append([config.setting, str(position + 1), *[f"{figure:z.3f}" for figure in figures]])
             panels.append(_draw_histogram(component, f"{config.setting}, component {position + 1}"))
     table.notes.append("The gap is Kolmogorov's distance to the normal law with the same mean and variance: 0 … 1.")
     if single_clients:
@@ -152,7 +152,7 @@ def stationarity(
                 marks.append({"round": t, "similarity": round(cosine, 4), "setting": config.setting})
             previous_covariance = covariance
         extremes = [np.min(similarities), np.mean(similarities), np.max(similarities)]
-        table.rows.append([config.setting, *[f"{figure:.3f}" for figure in extremes]])
+        table.rows.append([config.setting, *[f"{figure:z.3f}" for figure in extremes]])
     chart = alt.Chart(alt.InlineData(values=marks)).mark_line(point=True)
     chart = chart.encode(
         x="round:Q", y=alt.Y("similarity:Q", scale=alt.Scale(domain=[0, 1])), color=alt.Color("setting:N", title=None)
@@ -259,7 +259,7 @@ def drift(
         for t in moments:
             others = [covariances[t + 1], covariances[t + interval], first]
             cosines = [covariance_similarity(covariances[t], other) for other in others]
-            table.rows.append([config.setting, str(t), *[f"{cosine:.3f}" for cosine in cosines]])
+            table.rows.append([config.setting, str(t), *[f"{cosine:z.3f}" for cosine in cosines]])
     table.notes.append("The same cohorts at every moment. The first covariance is that of the end of warm-up.")
     return table.markdown()
 

@@ -19,6 +19,7 @@ from sortition.leaderboard.tracks import FAMILIES, TRACKS, TrackCell, TrackSuite
 from workshop.leaderboard_diagram import draw_diagram
 
 GRID = 25  # points of a curve
+POINT_DIGITS = 6  # of points of accuracy: finer than any page shows, so that it does not round twice
 Data = dict[str, Any]
 
 
@@ -77,15 +78,15 @@ def _standing_data(standing: RowStanding) -> Data:
         "information": standing.information,
         "rank": _finite_or_none(standing.ranks["area"], 3),
         "rankSeconds": _finite_or_none(standing.ranks.get(SECONDS, math.nan), 3),
-        "gain": _finite_or_none(100 * standing.gain, 2),
-        "low": _finite_or_none(100 * standing.low, 2),
-        "high": _finite_or_none(100 * standing.high, 2),
-        "end": _finite_or_none(100 * standing.end_gain, 2),
+        "gain": _finite_or_none(100 * standing.gain, POINT_DIGITS),
+        "low": _finite_or_none(100 * standing.low, POINT_DIGITS),
+        "high": _finite_or_none(100 * standing.high, POINT_DIGITS),
+        "end": _finite_or_none(100 * standing.end_gain, POINT_DIGITS),
         "better": standing.better,
         "worse": standing.worse,
         "worstCell": standing.worst_cell,
-        "worstGain": _finite_or_none(100 * standing.worst_gain, 2),
-        "families": {family: _finite_or_none(100 * gain, 2) for family, gain in standing.by_family.items()},
+        "worstGain": _finite_or_none(100 * standing.worst_gain, POINT_DIGITS),
+        "families": {family: _finite_or_none(100 * gain, POINT_DIGITS) for family, gain in standing.by_family.items()},
         "reached": standing.reached,
         "failures": standing.failures,
         "baseline": _test_data(standing.baseline_test),

@@ -19,6 +19,8 @@ from workshop.leaderboard_summary import PAGE, _least_cells_sentence, summary_pa
 
 from sortition.leaderboard.entrants import load_configurations
 from sortition.leaderboard.run_rows import read_cells, rows_table
+from sortition.leaderboard.standings import points_text
+from sortition.leaderboard.track_boards import boards_by_title
 from sortition.leaderboard.tracks import load_tracks
 
 SUITE = load_tracks()
@@ -80,6 +82,21 @@ def test_a_row_that_somebody_called_like_a_formula_is_a_text_in_the_csv(data: Da
     next(iter(hostile["tracks"]["seconds"]["tables"].values()))["rows"][0]["row"] = "=1+1"
     rows = list(csv.DictReader(io.StringIO(standings_csv(hostile))))
     assert {row["row"] for row in rows if "1+1" in row["row"]} == {"'=1+1"}
+
+
+def test_the_board_rounds_gains_once_as_the_page_in_markdown_does(data: Data, results: pl.DataFrame) -> None:
+    shown = {}
+    for track in data["tracks"]:
+        for title, board in boards_by_title(SUITE, track, CONFIGURATIONS, results).items():
+            rows = {row["row"]: row for row in data["tracks"][track]["tables"][title]["rows"]}
+            for standing in board.standings():
+                row = rows[standing.row]
+                exact = (standing.gain, standing.low, standing.high, standing.end_gain)
+                texts = [f"{row[key]:+z.1f}" for key in ("gain", "low", "high", "end")]
+                shown[track, title, standing.row] = (texts, [points_text(gain) for gain in exact])
+    assert len(shown) > 30
+    differing = {row: texts for row, texts in shown.items() if texts[0] != texts[1]}
+    assert not differing
 
 
 def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame) -> None:

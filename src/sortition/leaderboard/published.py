@@ -115,7 +115,7 @@ def _published_tuned(board: TrackBoard) -> PublishedTuned | None:
 
 
 def _points(share: float) -> float:
-    return round(100 * share, 4)  # finer than any page shows, so that pages do not round twice
+    return round(100 * share, 6)  # finer than any page shows, so that pages do not round twice
 
 
 def _published_row(standing: RowStanding) -> PublishedRow:

@@ -77,8 +77,8 @@ LATER: Mapping[str, tuple[str, ...]] = {
         "simulation/run_checkpoint.py:_export_flight",
         "simulation/run_checkpoint.py:_export_trained",
         "simulation/run_checkpoint.py:_restore_work",
-        "simulation/run_checkpoint.py:_flight",
-        "simulation/run_checkpoint.py:_work",
+        "simulation/run_checkpoint.py:_read_flight",
+        "simulation/run_checkpoint.py:_read_selection",
     ),
     "policies and their ledger": (
         "federation/policies.py",

@@ -52,3 +52,7 @@ def test_a_journey_tells_callers_from_leaves_and_counts_changes_of_file(source):
     assert passed.leaves == ["federation/b.py"]
     assert passed.deepest == ["federation/a.py", "federation/b.py"]
     assert passed.hops == 1
+
+
+def test_every_later_feature_is_where_the_list_has_it():
+    assert shape.sizes().missing == []

@@ -5,7 +5,13 @@ from __future__ import annotations
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
 from sortition.leaderboard.our_default import OWN
-from sortition.leaderboard.published import Published, PublishedRow, PublishedTrack, load_published
+from sortition.leaderboard.published import (
+    Published,
+    PublishedRow,
+    PublishedTrack,
+    PublishedTuned,
+    load_published,
+)
 from sortition.leaderboard.results import read_stored_runs
 from sortition.leaderboard.standings import gain_and_interval, what_server_knows
 from sortition.leaderboard.suite import load_suite
@@ -34,7 +40,7 @@ UNSEPARATED = (
     "federations (p = {p:.2g})."
 )
 AHEAD = "{track}, our variant `{form}` ranks above it ({gain})."
-TUNED = "{track}, with [every method tuned](docs/leaderboard-rules.md#default-and-tuned), ours gains {gain}, {verdict}."
+TUNED = "{track}, all methods tuned, ours gains {gain}, {verdict}."
 # Where another method stands before ours, by track: what the track is.
 LOST_TRACKS = {"adversaries": "where a tenth of the clients attack", "overlap": "where rounds overlap"}
 BEATEN = "{place}, `{other}` gains {other_gain}, ours {gain}"
@@ -105,8 +111,8 @@ def _tuned(track: PublishedTrack, words: str) -> str:
     tuned = track.tuned
     if tuned is None or not tuned.row.separated:
         return ""
-    undecided = [f"`{row}` ({gain:+z.1f})" for row, gain in tuned.undecided.items()]
-    behind = [f"`{row}` ({gain:+z.1f})" for row, gain in tuned.behind.items()]
+    undecided = [_gain_of_other(tuned, row, gain) for row, gain in tuned.undecided.items()]
+    behind = [_gain_of_other(tuned, row, gain) for row, gain in tuned.behind.items()]
     clauses = []
     if undecided:
         clauses.append(f"not separated from {', '.join(undecided)}")
@@ -114,6 +120,14 @@ def _tuned(track: PublishedTrack, words: str) -> str:
         clauses.append(f"beaten by {', '.join(behind)}")
     verdict = " and ".join(clauses) or "ahead of every method of others, and separated from it"
     return TUNED.format(track=words.capitalize(), gain=f"{tuned.row.gain:+z.1f}", verdict=verdict)
+
+
+def _gain_of_other(tuned: PublishedTuned, row: str, gain: float) -> str:
+    """Return a method with its gain, and that most of its runs were cut short, if so."""
+    text = f"`{row}` ({gain:+z.1f}"
+    if tuned.capped[row] > tuned.runs / 2:
+        text += "; most runs [cut](docs/leaderboard-rules.md#what-is-measured)"
+    return f"{text})"
 
 
 def _lost_tracks(published: Published) -> str:

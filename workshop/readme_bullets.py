@@ -28,11 +28,11 @@ BULLETS = """\
 - **Equal conditions**: all methods get the same data, clients and availability; [paired statistics](docs/statistics.md)
   with 95 % intervals then call each one better, worse, equal or undecided.
 - **A default to start with**: {gain}
-- **One method, {n_places} places**: the same code runs in the simulator and in {places}; methods that cannot work there
-  stop with an error that says why.
+- **One method, {n_places} places**: the same code runs in the simulator and in {places}; methods that cannot run in
+  one of them stop with an error that says why.
 - **For large federations and untrusted clients**: choosing 100 of [a million clients](docs/scale.md) takes {fastest} to
-  {slowest} a round once it is set up; methods see only what they [declare](docs/methods/index.md), and each client
-  sends only what [it allows](docs/privacy.md); [guards](docs/guards.md), once switched on, limit what
+  {slowest} a round once it is set up; methods see only what they [declare](docs/methods/index.md), and clients
+  may [withhold](docs/privacy.md) facts and answers; [guards](docs/guards.md), once switched on, limit what
   [hostile clients](docs/faults.md) can do.
 """
 GAIN = (
@@ -109,7 +109,7 @@ def _once_tuned(track: PublishedTrack, other: str) -> str:
     """Say what the best of others gains once every method is tuned, if ours is not separated from it then."""
     if track.tuned is None or other not in track.tuned.undecided:
         return ""
-    return f"; tuned {track.tuned.undecided[other]:+z.1f}, not separated from ours"
+    return f"; both tuned: {track.tuned.undecided[other]:+z.1f}, ours {track.tuned.row.gain:+z.1f}, undecided"
 
 
 def _by_rounds(published: Published) -> str:

@@ -59,12 +59,16 @@ class PublishedTuned(BaseModel):
         row: its row in the tuned table.
         undecided: gains in points of the methods of others from which it is not separated, by name.
         behind: gains of those from which it is separated and that gain more.
+        capped: how many runs of these methods ended at the most rounds allowed, before the time budget.
+        runs: how many runs a row has.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     row: PublishedRow
     undecided: dict[str, float]
     behind: dict[str, float]
+    capped: dict[str, int]
+    runs: int
 
 
 class PublishedTrack(BaseModel):
@@ -111,6 +115,8 @@ def _published_tuned(board: TrackBoard) -> PublishedTuned | None:
         row=_published_row(standing),
         undecided={row: _points(board.weighted_gain(row)) for row in verdict.undecided},
         behind={row: _points(board.weighted_gain(row)) for row in verdict.behind},
+        capped={row: board.capped.get(row, 0) for row in (*verdict.undecided, *verdict.behind)},
+        runs=board.runs_of_a_row,
     )
 
 

@@ -97,7 +97,9 @@ def test_edited_accuracies_are_rejected(results: tuple[TrackSuite, Path]) -> Non
     forge(
         folder, lambda rows: rows.with_columns(accuracies=pl.when(is_row("f3ast")).then(better).otherwise("accuracies"))
     )
-    assert checked(suite, folder).problems == ["r-first, f3ast, seed 0: the curve differs."]
+    assert checked(suite, folder).problems == [
+        "r-first, f3ast, seed 0: the curve differs, stored less played again by +1.00 points on average, by up to 1.00."
+    ]
 
 
 def test_edited_clocks_are_rejected(results: tuple[TrackSuite, Path]) -> None:
@@ -202,3 +204,16 @@ def test_the_command_exits_with_1_where_results_are_forged(results: tuple[TrackS
     assert "verified: small-" in honest.output
     forge(folder, lambda rows: rows.with_columns(choices=pl.lit("0" * 64)))
     assert CliRunner().invoke(app, [*arguments[:-3], "--verify-share", "1.0", "--quiet"]).exit_code == 1
+
+
+def test_a_hint_on_processors_comes_only_where_nothing_else_is_wrong(results: tuple[TrackSuite, Path]) -> None:
+    suite, folder = results
+    better = pl.col("accuracies").list.eval(pl.element() + 0.01)
+    forge(
+        folder, lambda rows: rows.with_columns(accuracies=pl.when(is_row("f3ast")).then(better).otherwise("accuracies"))
+    )
+    assert checked(suite, folder).may_be_rounding
+    forge(folder, lambda rows: rows.with_columns(data=pl.when(is_row("f3ast")).then(pl.lit("x")).otherwise("data")))
+    report = checked(suite, folder)
+    assert report.problems
+    assert not report.may_be_rounding

@@ -209,6 +209,11 @@ def verify_tracks(options: TrackOptions, *, share: float, seed: int) -> None:
         f"(seed {seed}), {len(report.problems)} problems."
     )
     if not report.has_passed:
+        if report.may_be_rounding:
+            typer.echo(
+                "hint: if they were run on another kind of processor, honest runs differ a little, to both sides "
+                "(docs/leaderboard-rules.md, Verification)."
+            )
         raise typer.Exit(1)
 
 

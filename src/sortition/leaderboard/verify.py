@@ -33,17 +33,24 @@ class Report:
         rerun: (cell, label, seed) of the runs that were played again.
         problems: what does not hold, in sentences.
         notes: what a reader should look at, without being wrong.
+        differences: how many of the problems are that a run came out otherwise when it was played again.
     """
 
     rows: int = 0
     rerun: list[tuple[str, str, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    differences: int = 0
 
     @property
     def has_passed(self) -> bool:
         """Whether nothing is wrong, and something was played again."""
         return not self.problems and bool(self.rerun)
+
+    @property
+    def may_be_rounding(self) -> bool:
+        """Whether nothing else is wrong than that runs came out otherwise, as they do on another processor."""
+        return 0 < self.differences == len(self.problems)
 
 
 def verify(
@@ -71,7 +78,9 @@ def verify(
     if not report.problems and rows:
         sample = draw_rows(rows, share, seed)
         report.rerun = [(row["cell"], row["label"], row["seed"]) for row in sample]
-        report.problems += rerun(suite, sample, say=say)
+        differences = rerun(suite, sample, say=say)
+        report.problems += differences
+        report.differences = len(differences)
     return report
 
 
@@ -264,10 +273,21 @@ def _find_differences(row: Row, played: pl.DataFrame) -> list[str]:
     if any(repeated[key] != row[key] for key in SAME_FOR_ALL):
         problems.append(f"{run_name}: data or partition differ.")
     if repeated["evaluated"] != row["evaluated"] or not _is_close(repeated["accuracies"], row["accuracies"]):
-        problems.append(f"{run_name}: the curve differs.")
+        problems.append(f"{run_name}: the curve differs{_by_how_much(repeated, row)}.")
     elif not _is_close(repeated["clocks"], row["clocks"]):
         problems.append(f"{run_name}: the clock differs.")
     return problems
+
+
+def _by_how_much(repeated: Row, stored: Row) -> str:
+    """Say by how much two curves of equal length differ, in points; nothing where they cannot be compared."""
+    if repeated["evaluated"] != stored["evaluated"]:
+        return ""
+    difference = 100 * (np.asarray(stored["accuracies"], np.float64) - np.asarray(repeated["accuracies"], np.float64))
+    if not np.isfinite(difference).all():
+        return ""
+    largest = float(np.abs(difference).max())
+    return f", stored less played again by {difference.mean():+z.2f} points on average, by up to {largest:.2f}"
 
 
 def _is_close(repeated: Sequence[float] | None, stored: Sequence[float] | None) -> bool:

@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 import subprocess
+from itertools import combinations
 
 import pytest
 from tests.report.conftest import write_run
 
 from sortition.core.errors import InputError
 from sortition.report import write
+from sortition.report.charts import method_notes
 from sortition.report.gather import gather
 from sortition.report.look import FigureFiles
 from sortition.report.page import SECTIONS, Page
@@ -117,7 +119,7 @@ class TestBadInput:
         gathered = gather([study])
         assert len(gathered.warnings) == 3
         assert gathered.methods == ["fedgs", "uniform"]
-        assert "Left out or mixed" in text_of(write([study], tmp_path / "page.html"))
+        assert "What to know of these runs" in text_of(write([study], tmp_path / "page.html"))
 
     def test_a_torn_last_line_is_nothing_to_mention(self, study):
         with (study / "main" / "uniform" / "seed-0" / "rounds.jsonl").open("a") as file:
@@ -185,3 +187,12 @@ def test_control_characters_are_marked(study, tmp_path):
     page = text_of(write([study], tmp_path / "page.html"))
     assert "\x1b" not in page
     assert "<h1>a\ufffd[2Jb</h1>" in page
+
+
+def test_a_graph_in_a_picture_has_no_more_edges_than_a_reader_can_tell_apart():
+    ids = list(range(47))
+    edges = list(combinations(ids, 2))[:1000]
+    picture = method_notes.draw_graph({"ids": ids, "edges": edges}, None)
+    shown = len(picture.tables["lines"])
+    assert shown == 500
+    assert picture.caption.startswith("500 of 1000 edges.")

@@ -154,7 +154,10 @@ class FlowerTransport:
         return assignment.record()
 
     def _configure(self, sessions: Sequence[str]) -> None:
-        """Let the strategy configure these nodes, once a round: for training, or for trying it."""
+        """Let the strategy write messages to these nodes, once a round; a session is the node's id as text.
+
+        Later calls in the round reuse the messages of the first, whose nodes must include theirs.
+        """
         if self.round.configured:
             return
         nodes = [int(session) for session in sessions]

@@ -399,7 +399,7 @@ class PacedGrid:
 
 
 def _deadline(timeout: float | None, pace: Pace) -> float | None:
-    """Return the deadline of a round that start() was given, infinite for ``timeout=None``; None where it was not."""
+    """Turn start()'s ``timeout`` into a deadline: infinite for None; None if it was not given, so the pace decides."""
     if timeout is NOT_GIVEN:
         return None
     if pace.deadline is not None:

@@ -68,7 +68,10 @@ def draw_batch_plans(
     t: int,
     purpose: str = "train",
 ) -> list[BatchPlan]:
-    """Draw one plan per client of a cohort; ``examples_by_client`` are the examples of each."""
+    """Draw one plan per client of a cohort; ``examples_by_client`` has the examples of each of the ``ids``.
+
+    ``purpose`` is "train", or "rehearsal" for a trial round, which must not use up the batches of training.
+    """
     stream_name = f"{purpose}-batches"
     return [
         draw_batch_plan(client_examples, rule, stream(seed, stream_name, t, int(client)))

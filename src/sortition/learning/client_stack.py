@@ -292,7 +292,7 @@ class ClientStack:
         return optimiser.pack_states([parameter.moments for parameter in self.parameters], adam_steps)
 
     def _updates(self) -> Tensor:
-        """Return what each client changed (k, P); buffers stay as they are."""
+        """Return each client's trained parameters less its initial ones (k, P); 0 for buffers."""
         values = [flatten_rows(parameter.value) for parameter in self.parameters]
         anchors = [flatten_rows(parameter.anchor) for parameter in self.parameters]
         sizes = [value.size(1) for value in values]

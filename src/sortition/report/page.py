@@ -203,11 +203,11 @@ class Page:
         return f"{summary} · Sortition {__version__} · {written_at}"
 
     def _warnings_html(self) -> str:
-        """Return the warnings on what is not shown, or mixed; nothing where all is well."""
+        """Return the warnings: runs left out, unfinished or mixed, missing costs; nothing where all is well."""
         warnings = self.gathered.warnings
         if not warnings:
             return ""
         listed = "".join(f"<li>{escape(text)}</li>" for text in warnings[:MOST_WARNINGS])
         if len(warnings) > MOST_WARNINGS:
             listed += f"<li>and {len(warnings) - MOST_WARNINGS} more</li>"
-        return f'<div class="warn">Left out or mixed:<ul>{listed}</ul></div>'
+        return f'<div class="warn">What to know of these runs:<ul>{listed}</ul></div>'

@@ -277,7 +277,7 @@ def _difference_column(setting: Setting, figure: str, title: str, *, main: bool 
 
 
 def _p_column(setting: Setting) -> Column:
-    """Make the column of p values of the comparison with the baseline."""
+    """Make the column of corrected p values of the comparison that decides the verdicts."""
     comparisons = setting.against_baseline()
 
     def value(label: str) -> float | None:

@@ -158,7 +158,7 @@ class FedCBS(Selector[Memory]):
             )
         counts = np.asarray(round.population.label_counts[round.available], np.float64)
         if isinstance(state, NoisedMemory):
-            self._noise_newcomers(state, round, counts)
+            self._noise_unseen_label_counts(state, round, counts)
             counts = state.counts[round.available]
         return Pool(
             ids=round.available,
@@ -168,7 +168,7 @@ class FedCBS(Selector[Memory]):
             labels=self.labels or counts.shape[1],
         )
 
-    def _noise_newcomers(self, state: NoisedMemory, round: Round, counts: Floats) -> None:
+    def _noise_unseen_label_counts(self, state: NoisedMemory, round: Round, counts: Floats) -> None:
         """Draw the noise of clients that are available for the first time, and keep their noised counts."""
         if not state.counts.shape[1]:
             state.counts = np.zeros((state.n_clients, counts.shape[1]))

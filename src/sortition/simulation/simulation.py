@@ -312,14 +312,14 @@ class Simulation:
             raise Crash(point)
 
     def _save(self) -> SavedServer:
-        """Return what the next round depends on."""
+        """Copy, in memory, what a server that crashes in this round is restored to."""
         arrays, header = self.registrar.export()
         attributes = {name: getattr(self, name) for name in SAVED_ATTRIBUTES}
         attributes["recent_durations"] = self.recent_durations.copy()
         return SavedServer(
             attributes=attributes,
             registrar_arrays={name: array.copy() for name, array in arrays.items()},
-            registrar_header=json.loads(json.dumps(header)),
+            registrar_header=json.loads(json.dumps(header)),  # a deep copy
             policy_counts=self.policy.export(),
         )
 
@@ -365,7 +365,7 @@ class Simulation:
         return Eligible(ids, {name: facts[name][ids] for name in names})
 
     def _note_newcomers(self, t: int) -> None:
-        """Note who joined, and forget what was remembered of those whose ids others took."""
+        """Note who joined, and drop stored updates and optimiser states of clients whose ids others took."""
         faults = self.setup.faults
         taken_ids = faults.taken(t)
         new_ids = faults.newcomers(t)

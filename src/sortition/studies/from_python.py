@@ -325,13 +325,13 @@ def _execute(
 
 
 def _processes(jobs: int | None, callbacks: Sequence[Callback]) -> tuple[int | None, str]:
-    """Return how many processes play the runs, None for all cores; and why it is one, where more were asked for."""
+    """Return how many processes play the runs, None for all cores; and why only one, empty where there is no reason."""
     if jobs == 1:
         return 1, ""
     callback_by_name = {type(callback).__name__: callback for callback in callbacks}
     unsendable = python_objects.first_that_cannot_be_sent(callback_by_name)
     if unsendable:
-        return 1, f"an object cannot be sent to another: {unsendable}"
+        return 1, f"an object cannot be sent to another process: {unsendable}"
     users_callbacks = [type(callback) for callback in callbacks if not _is_ours(callback)]
     if jobs is None and users_callbacks:
         name = users_callbacks[0].__name__

@@ -218,7 +218,7 @@ def _numbered(texts: list[str], values: list[Any]) -> list[str]:
 
 
 def _texts(values: list[Any], text_of: Callable[[object], str]) -> list[str]:
-    """Return a text for each value of a key; tables of one name are told apart by the options that differ."""
+    """Return a text for each value of a key; tables that share a name get the options in which they differ."""
     tables = [value if isinstance(value, Mapping) else {"name": value} for value in values]
     names = [text_of(table.get("name", table)) for table in tables]
     texts = []

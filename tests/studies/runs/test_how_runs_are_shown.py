@@ -51,7 +51,7 @@ def test_a_class_of_the_script_is_played_in_its_process_which_is_said_at_once(tm
     text = before + OWN + "\nprint" + after.format(methods='["uniform", Mine]')
     out, log = played(tmp_path, text)
     assert out == ["began", "4 runs"]
-    said = "All runs are played in this process, since an object cannot be sent to another: "
+    said = "All runs are played in this process, since an object cannot be sent to another process: "
     assert log[0] == said + "method Mine: it is defined in a script or notebook."
     assert log[1] == "4 runs to play"
 

@@ -101,7 +101,7 @@ def _read_array(file: IO[bytes], size: int) -> Array:
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Read the shape of an array, whether it lies by column, and its type; from any number of threads."""
+    """Read the shape of an array, whether it is in Fortran's order (by column), and its type; safe for threads."""
     version = npy.read_magic(file)
     with _parsing_header:
         if version == (1, 0):

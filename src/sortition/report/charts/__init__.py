@@ -76,7 +76,7 @@ def fill_width(drawing: Any, height: int) -> Any:
 
 
 def with_title_lines(drawing: Any, first: str | alt.ExprRef, second: str = "") -> Any:
-    """Return a drawing with one or two small lines above it, on the page and in files: what its lines and bands are."""
+    """Return a drawing with one or two small lines above it, which say what is drawn or chosen."""
     title = alt.TitleParams(
         first,
         subtitle=second or alt.Undefined,

@@ -110,7 +110,7 @@ def _cost_and_value_rows(setting: Setting, cost: Cost) -> list[Row]:
 
 
 def _draw_pareto_chart(cost: Cost, rows: Rows, setting: Setting, look: Look) -> Chart:
-    """Draw one point a method at its cost and its value, and the line of those that no other beats in both."""
+    """Draw each method as a point at its cost and value, and a dashed line through those that none beats in both."""
     metric = setting.metric
     height = look.height(HEIGHT)
     table = f"pareto_{cost.name}"

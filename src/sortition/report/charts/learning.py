@@ -339,10 +339,10 @@ def _reading_sentence(means: str, band: str) -> str:
     return f"{text}."
 
 
-def _caption_text(setting: Setting, width: int, band: str) -> str:
-    """Say what else a reader must know of curves as they are first drawn, on the page and in a paper."""
+def _caption_text(setting: Setting, smoothing_rounds: int, band: str) -> str:
+    """Explain running means, missing bands and axes of cost in curves as they are first drawn."""
     sentences = []
-    if width > 1:
+    if smoothing_rounds > 1:
         sentences.append(RUNNING_MEAN)
     if not band:
         sentences.append(NO_BANDS)

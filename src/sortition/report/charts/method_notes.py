@@ -10,6 +10,7 @@ Known kinds (``ids`` are always the clients shown, at most a hundred or so):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from sortition.report.palette import LABELS
 
 PLANE_HEIGHT = 420  # height of a picture in the plane
 GROUPING_HEIGHT = 260
-MOST_EDGES = 600  # that a picture of a graph shows
+MOST_EDGES = 600  # of a graph in a picture
 BY_LABEL = "colour: most frequent label."
 Note = dict[str, Any]  # a picture as a method left it
 
@@ -89,7 +90,7 @@ def draw_graph(note: Note, label_counts: Array | None) -> Picture:
     adjacency[edges[:, 0], edges[:, 1]] = 1.0
     adjacency[edges[:, 1], edges[:, 0]] = 1.0
     positions = spectral_layout(adjacency)
-    shown_edges = edges[:: max(1, len(edges) // MOST_EDGES)]
+    shown_edges = edges[:: max(1, math.ceil(len(edges) / MOST_EDGES))]
     caption = f"Joined clients hold similar data; {BY_LABEL}"
     if len(shown_edges) < len(edges):
         caption = f"{len(shown_edges)} of {len(edges)} edges. {caption}"

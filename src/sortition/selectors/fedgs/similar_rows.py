@@ -48,9 +48,9 @@ def _ranking_keys(table: Floats) -> Floats:
 def find_nearest(rows: Array, among: Array) -> tuple[Ids, Floats]:
     """Return the position of each row's most similar one ``among`` others (n,), and the similarity.
 
-    With one more coordinate √(L² − ‖x‖²) all others x have the length L of the longest. A row may be scaled to it, too,
-    and then its most similar one is its nearest. A row at distance δ of a pivot has its nearest within δ, so within 2δ
-    of the pivot, and need not be compared with the others (Elkan 2003).
+    Every other row x gets one more coordinate, √(L² − ‖x‖²), and so the length L of the longest; each row is scaled to
+    that length, too. Then the largest product is the smallest distance. A row at distance δ of a pivot has its nearest
+    within δ, so within 2δ of the pivot, and need not be compared with the others (Elkan 2003).
     """
     other_rows = among.astype(np.float64)
     squares = squared_lengths(among)
@@ -75,7 +75,7 @@ def find_nearest(rows: Array, among: Array) -> tuple[Ids, Floats]:
 def _find_largest_product(rows: Array, other_rows: Floats) -> tuple[Ids, Floats]:
     """Return the position of the other row with which each row has the largest product (n,), and the product.
 
-    Of equal products the first counts. ``others`` are in double precision.
+    Of equal products the first counts. ``other_rows`` are in double precision.
     """
     positions = np.empty(len(rows), np.int64)
     largest = np.empty(len(rows))

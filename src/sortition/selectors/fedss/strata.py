@@ -70,7 +70,7 @@ def strata_of_groups(values: Array, known: Array | None) -> Strata:
 
 
 def silhouette(distances: Array, labels: Array) -> float:
-    """Return eq. 23 of a matrix of distances; −1 where there is one stratum or nobody has company."""
+    """Return the mean silhouette (eq. 23) from distances; −1 if there is one stratum, or each has one member."""
     strata, stratum = np.unique(labels, return_inverse=True)
     if not 2 <= strata.size < stratum.size:
         return -1.0
@@ -83,6 +83,6 @@ def silhouette(distances: Array, labels: Array) -> float:
     means[rows, stratum] = np.inf
     outside = means.min(axis=1)
     larger = np.maximum(inside, outside)
-    alone = (counts[stratum] == 1) | (larger == 0)
-    score = (outside - inside) / np.where(alone, 1.0, larger)
-    return float(np.where(alone, 0.0, score).mean())
+    scores_zero = (counts[stratum] == 1) | (larger == 0)
+    score = (outside - inside) / np.where(scores_zero, 1.0, larger)
+    return float(np.where(scores_zero, 0.0, score).mean())

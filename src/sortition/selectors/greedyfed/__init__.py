@@ -97,7 +97,7 @@ class GreedyFed(Selector[Memory]):
         return Cohort.by_size(ids, round.population.sizes, notes={"new": int(untried_ids.size)})
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Remember who was chosen, and average this round's values into those of earlier rounds."""
+        """Remember whose work ended since the last step, and average its values into those of earlier rounds."""
         state.chosen[feedback.cohort.ids] = True
         report = feedback.report(self.signal)
         ids = report.ids

@@ -264,7 +264,7 @@ class Microcosm(Selector[Memory]):
         return PairMemory(n_clients)
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Ask for what is not known yet (products of pairs, durations), then choose and weigh."""
+        """Ask for products of pairs and durations not known yet, noise new label counts, then choose and weigh."""
         if isinstance(state, PairMemory):
             without_products = find_without_products(state.products, round.available)
             if without_products.size:
@@ -272,7 +272,7 @@ class Microcosm(Selector[Memory]):
                 with_products = store_products(state.products, without_products, answer)
                 state.rows = embed_products(state.products, with_products, round.population.sizes)
         elif self.by == "labels" and self.epsilon is not None:
-            self._noise_newcomers(state, round, self.epsilon)
+            self._noise_unseen_label_counts(state, round, self.epsilon)
         if self.seconds == "asked" and round.clock is not None:
             not_asked = round.available[~state.was_asked_duration[round.available]]
             if not_asked.size:
@@ -394,7 +394,7 @@ class Microcosm(Selector[Memory]):
             return label_shares(round.population.label_counts[ids])
         return state.rows[ids]
 
-    def _noise_newcomers(self, state: Memory, round: Round, epsilon: float) -> None:
+    def _noise_unseen_label_counts(self, state: Memory, round: Round, epsilon: float) -> None:
         """Draw noise for the label counts of clients that are new to the server, and keep their noised shares."""
         known_ids = round.population.known_ids
         newcomers = known_ids[~has_row(state.rows)[known_ids]]

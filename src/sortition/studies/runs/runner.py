@@ -148,11 +148,11 @@ def _play(
 
 
 def check_runs(runs: Iterable[RunConfig], objects: Mapping[str, RegisteredObject] | None = None) -> list[str]:
-    """Build each setting's federation once, and every method on it, so that what is missing is reported now.
+    """Set up each setting with each method once, so that what is missing is reported before any run.
 
     Return what a person should know before the first round: limits out of reach, rules and paces without an effect.
 
-    ``objects`` are those that Python code gave to the study, where this is called in another process.
+    ``objects`` are those that Python code gave to the study, where this runs in a process of a Ray cluster.
     """
     with uncollected():
         from sortition.simulation import foresight, start

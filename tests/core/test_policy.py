@@ -28,6 +28,7 @@ WHOLE = Policy(
         ({"participations": 2, "window": "86400"}, "Policy.window must be a number and a unit; got '86400'"),
         ({"participations": 2, "window": 86400}, "Policy.window must be a number and a unit; got 86400"),
         ({"participations": -1, "window": "1 day"}, "Policy.participations must be a whole number ≥ 0; got -1"),
+        ({"lifetime": 2**53 + 1}, "Policy.lifetime must be at most 9007199254740992; got 9007199254740993"),
         ({"participations": True, "window": "1 day"}, "Policy.participations must be a whole number ≥ 0; got True"),
         ({"lifetime": 3, "window": "1 day"}, "Policy.window must be given with participations or megabytes only"),
         ({"separation": "1.5 rounds"}, "Policy.separation must be a whole number of rounds"),

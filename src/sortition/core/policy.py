@@ -167,8 +167,10 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("participations", "lifetime", "examples"):
             value = getattr(self, name)
-            if not is_whole(value, 0) or value > LARGEST_COUNT:
-                raise bad(f"Policy.{name}", f"a whole number from 0 to {LARGEST_COUNT}", value, "0 turns it off.")
+            if not is_whole(value, 0):
+                raise bad(f"Policy.{name}", "a whole number ≥ 0", value, "0 turns it off.")
+            if value > LARGEST_COUNT:
+                raise bad(f"Policy.{name}", f"at most {LARGEST_COUNT}", value, "0 turns it off.")
         for name in ("charging", "idle", "local_hours"):
             if not isinstance(getattr(self, name), bool):
                 raise bad(f"Policy.{name}", "true or false", getattr(self, name))

@@ -42,9 +42,8 @@ INTRODUCTION = """# Leaderboard
 
 Which clients should train next? Every method ran with its default parameters in federations that were fixed
 beforehand, with five seeds each (three where clients train a CNN). The figures are of the held-out ones, on which
-nothing was tuned. *Gain*: points of accuracy, averaged over
-the run, over uniform sampling, with a 95 % interval. `microcosm` and its variants are ours, as are the federations;
-nobody else has run them again yet.
+nothing was tuned. *Gain*: points of accuracy, averaged over the run, over uniform sampling, with a 95 % interval.
+`microcosm` and its variants are ours, as are the federations; nobody else has run them again yet.
 
 {answers}
 

@@ -179,10 +179,11 @@ def _lead_text(difference: float) -> str:
 
 def _cap_sentences(board: TrackBoard) -> list[str]:
     """Say whose runs ended with the most rounds that a run may have, before the time budget."""
-    capped = {row: count for row, count in board.capped.items() if count}
+    capped = [(row, count) for row, count in board.capped.items() if count]
     if not capped:
         return []
-    counts = ", ".join(f"{row} {count}" for row, count in sorted(capped.items(), key=lambda pair: (-pair[1], pair[0])))
+    most_first = sorted(capped, key=lambda row_and_count: (-row_and_count[1], row_and_count[0]))
+    counts = ", ".join(f"{row} {count}" for row, count in most_first)
     return [
         f"Runs that ended at the cap of {board.suite.most_rounds} R rounds before the time budget, and keep their last "
         f"accuracy from there on, of {board.runs_of_a_row} a row: {counts}. What these rows would gain in the rest of "

@@ -226,7 +226,13 @@ def drift_bound(
     """Check LongFed's Theorem 3: the drift of the queues against its upper bound, for the chosen and random cohorts."""
     table = Table(
         "Theorem 3: the drift Δ(Θ) of the queues (eq. 17) and its bound 2 Σ (Z y + Q z) + B (eq. 21)",
-        ["λ", "largest (Δ − 2 Σ (Z y + Q z)) / B", "rank correlation of Σ and Δ", "mean Δ, LongFed", "mean Δ, random"],
+        [
+            "λ",
+            "largest (Δ − 2 Σ (Z y + Q z)) / B",
+            "rank correlation of Σ and Δ",
+            "mean Δ, LongFed",
+            "mean Δ, random",
+        ],
     )
     n_seeds = context.seeds or seeds
     for trade_off in trade_offs:

@@ -160,7 +160,7 @@ class FedGS(Selector[Memory]):
 
     @property
     def signal(self) -> Signal:
-        """What clients are asked for whose data for the graph are missing; unused where the graph is made of facts."""
+        """The question to clients whose data for the graph are missing; unused where the graph is made of facts."""
         if self.graph == "secure":
             return PRODUCTS
         if self.graph == "updates" and self.sketch is None:
